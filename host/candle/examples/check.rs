@@ -2,24 +2,24 @@
 
 use candle_core::{D, DType, Device, Result, Tensor, bail};
 
-/// Keys before a query's own position, and behind it.
+/// Keys before a query's own position, and after it; `None`: no limit.
 type Window = (Option<usize>, Option<usize>);
 
-/// The window of a causal mask, or of none.
+/// The window of a causal mask, or of no mask.
 fn masked(causal: bool) -> Window {
     (None, causal.then_some(0))
 }
 
-/// Softmax(scale · QKᵀ) · V of `[batch, sequence, heads, 64]`, in f32 on the CPU, of at least as many keys as queries: the last query is at
-/// the last key.
+/// Softmax(scale · QKᵀ) · V of `[batch, sequence, heads, 64]`, in f32 on the CPU, bottom-right aligned. Needs at least
+/// as many keys as queries.
 fn reference(q: &Tensor, k: &Tensor, v: &Tensor, scale: f64, window: Window) -> Result<Tensor> {
     reference_with([q, k, v], scale, window, None, None)
 }
 
-/// ALiBi slopes of three heads.
+/// ALiBi slopes for three heads.
 const SLOPES: [f32; 3] = [0.5, 0.25, 0.03];
 
-/// The same with ALiBi slopes and a softcap.
+/// [`reference`] with ALiBi slopes and a softcap.
 fn reference_with(
     [q, k, v]: [&Tensor; 3],
     scale: f64,
@@ -50,7 +50,7 @@ fn reference_with(
 }
 
 fn require_close(found: &Tensor, expected: &Tensor, what: &str) -> Result<()> {
-    // bf16 has three bits less than f16.
+    // bf16 has three bits fewer than f16.
     let tolerance = if found.dtype() == DType::BF16 { 16e-3 } else { 2e-3 };
     let found = found.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
     let difference = (found - expected)?.abs()?.flatten_all()?.max(D::Minus1)?.to_scalar::<f32>()?;
@@ -65,7 +65,7 @@ fn random(shape: &[usize], device: &Device) -> Result<Tensor> {
     Tensor::randn(0f32, 1f32, shape, device)?.to_dtype(DType::F16)
 }
 
-/// ALiBi and softcap, of sequences of one length and of a packed one.
+/// ALiBi and softcap, for sequences of one length and packed.
 fn changed_scores(device: &Device) -> Result<()> {
     let all = Tensor::new(&SLOPES, device)?;
     let [q, k, v] = [0, 1, 2].map(|_| random(&[1, 130, 3, 64], device));
@@ -89,7 +89,7 @@ fn changed_scores(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// Packed sequences of which K and V have more rows than Q, and one of which they have none.
+/// Packed sequences whose K and V have more rows than Q, or none.
 fn lengths_of_keys(device: &Device) -> Result<()> {
     let (of_q, of_k) = ([0u32, 17, 18, 90, 95], [0u32, 40, 41, 200, 200]);
     let (seqlens_q, seqlens_k) = (Tensor::new(&of_q, device)?, Tensor::new(&of_k, device)?);

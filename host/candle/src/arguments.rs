@@ -1,18 +1,19 @@
-//! What the arguments ask for, beside Q, K and V.
+//! The arguments other than Q, K and V.
 
 use candle_core::{DType, Result, Tensor};
 use fa512::{Packing, ScoreMod, Slopes};
 
-/// Which sequences Q, K and V are of.
+/// The sequences of Q, K and V.
 pub enum Sequences {
     /// A batch of sequences of one length: `[batch, sequence, heads, head size]`.
     OneLength,
-    /// Packed ones: `[rows, heads, head size]`.
+    /// Packed sequences: `[rows, heads, head size]`.
     Packed(Lengths),
 }
 
 impl Sequences {
-    /// The lengths of the longest in Q and in K; of a batch, more than any has, as the library finds them out by itself.
+    /// Length of the longest sequence in Q and in K. For a batch a number above any length: the library knows its
+    /// lengths.
     pub fn longest(&self) -> [usize; 2] {
         match self {
             Self::OneLength => [usize::MAX; 2],
@@ -20,14 +21,14 @@ impl Sequences {
         }
     }
 
-    /// The same as the library takes it.
+    /// The library's description of the sequences.
     ///
     /// # Errors
-    /// When there are more sequences than 32 bits count.
+    /// When the number of sequences does not fit 32 bits.
     pub fn packing(&self) -> Result<Option<Packing>> {
         let Self::Packed(Lengths { q, k }) = self else { return Ok(None) };
         let sequences = u32::try_from(q.seqlens.elem_count() - 1).map_err(candle_core::Error::wrap)?;
-        // A bound that helps to choose a kernel.
+        // A bound, which only helps to choose a kernel.
         let longest = u32::try_from(q.longest).unwrap_or(u32::MAX);
         Ok(Some(match k {
             None => Packing::new(sequences, longest),
@@ -36,25 +37,25 @@ impl Sequences {
     }
 }
 
-/// Where packed sequences are.
+/// Where packed sequences begin and end.
 pub struct Lengths {
     /// In the rows of Q.
     pub q: Bounds,
-    /// In those of K and V, unless they have the lengths of Q.
+    /// In the rows of K and V; `None` if they are those of Q.
     pub k: Option<Bounds>,
 }
 
-/// Where packed sequences are in a tensor of rows.
+/// Where packed sequences begin and end in the rows of one tensor.
 pub struct Bounds {
-    /// The rows at which they begin, and where the last one ends.
+    /// First row of each sequence, then the end of the last.
     pub seqlens: Tensor,
-    /// The length of the longest.
+    /// Length of the longest sequence.
     pub longest: usize,
 }
 
 impl Bounds {
     /// # Errors
-    /// When `seqlens`, the argument `name`, is of another type or shape.
+    /// When `seqlens`, the argument `name`, has the wrong type or shape.
     fn new(seqlens: &Tensor, longest: usize, name: &str) -> Result<Self> {
         if seqlens.dtype() != DType::U32 {
             candle_core::bail!("{name} is {:?}; it must be U32", seqlens.dtype());
@@ -67,10 +68,10 @@ impl Bounds {
 }
 
 impl Lengths {
-    /// Those of Q and of K: one tensor as both says that they are the same.
+    /// The bounds in Q and in K. If both are the same tensor, K has the lengths of Q.
     ///
     /// # Errors
-    /// When one is of another type or shape.
+    /// When one has the wrong type or shape.
     pub fn new(seqlens_q: &Tensor, seqlens_k: &Tensor, longest_q: usize, longest_k: usize) -> Result<Self> {
         let q = Bounds::new(seqlens_q, longest_q, "seqlens_q")?;
         if seqlens_q.id() == seqlens_k.id() {
@@ -88,7 +89,7 @@ impl Lengths {
     }
 }
 
-/// Keys that a query attends to: so many before its own and so many behind it; `None` is any number.
+/// Window of keys that a query attends to: keys before its own position and after it; `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub left: Option<usize>,
@@ -96,30 +97,30 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window of a causal mask, or of none.
+    /// The window of a causal mask, or of no mask.
     pub fn unlimited(causal: bool) -> Self {
         Self { left: None, right: causal.then_some(0) }
     }
 
-    /// What is left of it in sequences of up to so many queries and keys, of which the last are at each other: a side that reaches beyond
-    /// them has no limit, which a faster kernel computes.
+    /// The window for sequences of at most so many queries and keys, bottom-right aligned. A side that reaches beyond
+    /// the sequence becomes unlimited, which a faster kernel computes.
     pub fn within(self, [queries, keys]: [usize; 2]) -> fa512::Window {
         let side = |side: Option<usize>, longest: usize| {
             let keys = side.filter(|keys| keys.saturating_add(1) < longest)?;
-            // More than any sequence has is no limit either.
+            // A side beyond 32 bits is unlimited too.
             u32::try_from(keys).ok()
         };
-        // The last query may see all keys before it, the first one those of all queries behind it.
+        // The last query has at most all keys before it; the first has those of all later queries after it.
         fa512::Window { left: side(self.left, keys), right: side(self.right, queries) }
     }
 }
 
-/// What is done to scores before the softmax.
+/// Modifications of the scores before the softmax.
 #[derive(Clone, Default)]
 pub struct Scores {
-    /// Of ALiBi, `[heads]`.
+    /// ALiBi slopes, `[heads]`.
     pub alibi_slopes: Option<Tensor>,
-    /// The cap of soft-capped scores; 0 is none.
+    /// Softcap; 0 means none.
     pub softcap: f32,
 }
 
@@ -128,10 +129,10 @@ impl Scores {
         Self { alibi_slopes: alibi_slopes.cloned(), softcap }
     }
 
-    /// The same as the library takes it, for so many heads of Q.
+    /// The library's description of the modifications, for so many heads of Q.
     ///
     /// # Errors
-    /// When slopes are of another type or shape.
+    /// When slopes have the wrong type or shape.
     pub fn score_mod(&self, heads: u32) -> Result<ScoreMod> {
         if let Some(slopes) = &self.alibi_slopes {
             if slopes.dtype() != DType::F32 {

@@ -9,19 +9,20 @@ use candle_core::{Result, Tensor};
 use arguments::{Lengths, Scores, Sequences, Window};
 use operation::Attention;
 
-/// Softmax(scale · QKᵀ) · V of f16 or bf16 tensors `[batch, sequence, heads, head size]` on a GPU; of the shape of Q.
+/// Softmax(scale · QKᵀ) · V of f16 or bf16 tensors `[batch, sequence, heads, head size]` on a GPU. Has the shape of Q.
 ///
-/// K and V may have fewer heads, of which those of Q are a multiple, and another sequence length. With a causal mask the last query
-/// is at the last key, as in flash-attn. Q, K and V may be views, such as parts of a fused QKV tensor, whose rows are without gaps and begin at multiples of 16 bytes.
+/// K and V may have fewer heads, a divisor of those of Q, and another sequence length. A causal mask is bottom-right
+/// aligned (the last query at the last key), as in flash-attn. Q, K and V may be views, such as parts of a fused QKV
+/// tensor, if rows are contiguous and 16-byte aligned.
 ///
 /// # Errors
-/// With the argument, and what would be accepted: other types, devices, head sizes, or heads that cannot be shared.
+/// Names the argument and what is accepted: other types, devices, head sizes, or heads that cannot be shared.
 pub fn flash_attn(q: &Tensor, k: &Tensor, v: &Tensor, softmax_scale: f32, causal: bool) -> Result<Tensor> {
     batch([q, k, v], softmax_scale, Window::unlimited(causal), Scores::default())
 }
 
-/// [`flash_attn`] with a window: the query at key i attends to the keys i − `window_size_left` … i + `window_size_right` only, where
-/// `None` is no limit.
+/// [`flash_attn`] with a window: the query at key i attends to keys i − `window_size_left` … i + `window_size_right`
+/// only. `None` means no limit.
 ///
 /// # Errors
 /// As for [`flash_attn`].
@@ -37,11 +38,11 @@ pub fn flash_attn_windowed(
     batch([q, k, v], softmax_scale, window, Scores::default())
 }
 
-/// [`flash_attn`] with ALiBi: the score of the query at key i and of key j becomes less by slope · |i − j|, with the head's slope of
-/// `alibi_slopes`, f32 `[heads]` on the GPU.
+/// [`flash_attn`] with ALiBi: slope · |i − j| is subtracted from the score of the query at key i and key j.
+/// `alibi_slopes` holds the slope of each head, f32 `[heads]` on the GPU.
 ///
 /// # Errors
-/// As for [`flash_attn`], and when the slopes are of another type or shape.
+/// As for [`flash_attn`], and when the slopes have the wrong type or shape.
 pub fn flash_attn_alibi(
     q: &Tensor,
     k: &Tensor,
@@ -70,8 +71,8 @@ pub fn flash_attn_alibi_windowed(
     batch([q, k, v], softmax_scale, window, Scores::new(Some(alibi_slopes), 0.0))
 }
 
-/// [`flash_attn_alibi_windowed`] with a softcap: s = softmax_scale · q·k becomes softcap · tanh(s / softcap) before slopes take anything
-/// off. 0 is no softcap; without slopes there is no ALiBi.
+/// [`flash_attn_alibi_windowed`] with a softcap: s = softmax_scale · q·k becomes softcap · tanh(s / softcap), before
+/// ALiBi is subtracted. A softcap of 0 means none; without slopes there is no ALiBi.
 ///
 /// # Errors
 /// As for [`flash_attn_alibi`], and when the softcap is neither 0 nor from 0.001 to 1000.
@@ -90,16 +91,16 @@ pub fn flash_attn_alibi_windowed_softcap(
     batch([q, k, v], softmax_scale, window, Scores::new(alibi_slopes, softcap))
 }
 
-/// [`flash_attn`] of packed sequences: f16 or bf16 `[rows of all sequences, heads, head size]`, where `seqlens_q` (u32 `[sequences + 1]`, on the
-/// GPU) holds the row at which each sequence begins, and where the last one ends.
+/// [`flash_attn`] of packed sequences: f16 or bf16 `[rows of all sequences, heads, head size]`. `seqlens_q` (u32
+/// `[sequences + 1]`, on the GPU) holds the first row of each sequence, then the end of the last.
 ///
-/// `seqlens_k` says the same of the rows of K and V, whose sequences may have other lengths: a causal mask has the last query of each at
-/// its last key. Where the lengths are those of Q, pass one tensor as both. The host waits for nothing. A query whose sequence has no key
-/// gets zeros. Whatever the lengths are, nothing outside the tensors is read or written, and no sequence reaches another's result; rows of
-/// no sequence hold anything.
+/// `seqlens_k` is the same for K and V, whose sequences may have other lengths; a causal mask is bottom-right aligned
+/// in each. If the lengths are equal, pass the same tensor as both. The host does not wait for the lengths. A query
+/// whose sequence has no key gets zeros. Whatever the lengths are, nothing outside the tensors is read or written, and
+/// no sequence affects another's result. Rows that belong to no sequence are undefined.
 ///
 /// # Errors
-/// As for [`flash_attn`], and when lengths are of another type or shape.
+/// As for [`flash_attn`], and when the lengths have the wrong type or shape.
 #[allow(clippy::too_many_arguments, reason = "they are candle-flash-attn's")]
 pub fn flash_attn_varlen(
     q: &Tensor,
@@ -118,7 +119,7 @@ pub fn flash_attn_varlen(
 
 /// [`flash_attn_varlen`] with a window within each sequence, as for [`flash_attn_windowed`].
 ///
-/// No sequence is longer than `max_seqlen_q` and `max_seqlen_k`: a side of the window that reaches as far counts as no limit.
+/// No sequence may be longer than `max_seqlen_q` and `max_seqlen_k`: a window side of that size counts as unlimited.
 ///
 /// # Errors
 /// As for [`flash_attn_varlen`].

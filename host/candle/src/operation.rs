@@ -1,4 +1,4 @@
-//! Attention as an operation of candle's.
+//! Attention as a custom operation of candle.
 
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape};
 use fa512::Problem;
@@ -19,7 +19,7 @@ impl Attention {
         Self { scale, window, sequences, scores }
     }
 
-    /// The problem of Q, K and V with these layouts; `None` where there is nothing to compute.
+    /// The problem of Q, K and V with these layouts; `None` if there is nothing to compute.
     fn problem(&self, layouts: [&Layout; 3]) -> Result<Option<Problem>> {
         let (packing, window) = (self.sequences.packing()?, self.window.within(self.sequences.longest()));
         let Some(problem) = problem::of(layouts, window, self.scale, packing)? else {
@@ -87,7 +87,7 @@ mod cuda {
     use crate::arguments::{Lengths, Sequences};
 
     impl Attention {
-        /// O, a new tensor of the shape of Q, on the stream of Q's device.
+        /// Computes O, a new tensor of the shape of Q, on the stream of Q's device.
         pub(super) fn launch(&self, tensors: [&CudaStorage; 3], layouts: [&Layout; 3]) -> Result<(CudaStorage, Shape)> {
             let wanted = tensors[0].dtype();
             for (tensor, name) in tensors.into_iter().zip(["q", "k", "v"]) {
@@ -102,7 +102,7 @@ mod cuda {
             }
         }
 
-        /// The same of tensors of `T`.
+        /// [`Self::launch`] for elements of type `T`.
         fn launch_of<T: CudaDType + DeviceRepr + ValidAsZeroBits + Number>(
             &self,
             tensors: [&CudaStorage; 3],
@@ -116,7 +116,7 @@ mod cuda {
             };
             let [q, k, v] =
                 [tensors[0].as_cuda_slice::<T>()?, tensors[1].as_cuda_slice::<T>()?, tensors[2].as_cuda_slice::<T>()?];
-            // SAFETY: every 16 bits are a `T`; the kernel writes all rows but those of no sequence.
+            // SAFETY: any 16 bits are a `T`; the kernel writes every row that belongs to a sequence.
             let mut o = unsafe { device.alloc::<T>(shape.elem_count()) }?;
             let stream = device.cuda_stream();
             let slopes = self.scores.alibi_slopes.as_ref().map(|slopes| slopes.storage_and_layout());
@@ -147,7 +147,7 @@ mod cuda {
         }
     }
 
-    /// The elements of the argument `name`, which is on a GPU and contiguous.
+    /// The elements of the argument `name`, which must be on a GPU and contiguous.
     fn view<'a, T: CudaDType>(storage: &'a Storage, layout: &Layout, name: &str) -> Result<CudaView<'a, T>> {
         let Storage::Cuda(storage) = storage else {
             candle_core::bail!("{name} is not on the GPU of q");

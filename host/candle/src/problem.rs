@@ -1,10 +1,10 @@
-//! From candle's layouts to a problem of fa512.
+//! Converts candle's layouts to a problem of fa512.
 
 use candle_core::{Layout, Result};
 use fa512::contract::problem::check_head_dim;
 use fa512::{Alignment, Lengths, Mask, Packing, Problem, Shape, Strides, View, Views, Window};
 
-/// Sizes and strides of a tensor of rows: of a batch `[batch, sequence, heads, head size]`, or packed `[rows, heads, head size]`.
+/// Sizes and strides of a tensor: a batch `[batch, sequence, heads, head size]`, or packed `[rows, heads, head size]`.
 struct Rows {
     shape: [usize; 3],
     head_dim: u32,
@@ -34,11 +34,11 @@ impl Rows {
     }
 }
 
-/// The problem of Q, K and V with these layouts, whose O lies without gaps in the order of Q's dimensions; `None` where a dimension is
-/// 0, so that there is nothing to compute.
+/// The problem of Q, K and V with these layouts; O is contiguous, with Q's order of dimensions. `None` if a dimension
+/// is 0 and there is nothing to compute.
 ///
 /// # Errors
-/// With the tensor and what it would have to be.
+/// Names the tensor and what is accepted.
 pub fn of(layouts: [&Layout; 3], window: Window, scale: f32, packing: Option<Packing>) -> Result<Option<Problem>> {
     let is_packed = packing.is_some();
     let q = Rows::of(layouts[0], "q", is_packed)?;
@@ -74,7 +74,7 @@ pub fn of(layouts: [&Layout; 3], window: Window, scale: f32, packing: Option<Pac
         let o = problem.views().o;
         problem
             .with_window(window)
-            // As flash-attn has it.
+            // As in flash-attn.
             .aligned(Alignment::BottomRight)
             .with_views(Views { q: q.view, k: k.view, v: v.view, o })?
             .with_scale(f64::from(scale))

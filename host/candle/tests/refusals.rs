@@ -1,4 +1,4 @@
-//! What is refused without a GPU, through the functions that users call.
+//! Errors that need no GPU, through the public functions.
 
 use candle_core::{DType, Device, Tensor};
 use fa512_candle as attention;

@@ -1,10 +1,10 @@
-"""Checks and measures fa512 in Python on a machine with an H100 or H200, in under seven minutes:
+"""Checks and times fa512 in Python on a machine with an H100 or H200, in under seven minutes:
 
     python check.py --out FOLDER
 
-Needs fa512 and PyTorch 2.11; transformers, sentence-transformers, CuPy and JAX where they are tested. Prints a line for each section
-and a table last; FOLDER/check.json has everything. `--dry-run` runs what can be run on a machine without a GPU, with PyTorch's
-arithmetic in place of the kernels.
+Needs fa512 and PyTorch 2.11; transformers, sentence-transformers, CuPy and JAX for the sections that test them. Prints a line per
+section, then a table; FOLDER/check.json has everything. `--dry-run` runs on a machine without a GPU whatever can run there, with
+PyTorch's arithmetic in place of the kernels.
 """
 
 import tempfile
@@ -74,7 +74,7 @@ def machine(run):
 
 
 def view_cases(batch, heads, sequence, make):
-    """Q, K and V of one shape as they may lie in memory; `make` makes three tensors of a shape."""
+    """Q, K and V of one shape in various memory layouts; `make` makes three tensors of a shape."""
     q, k, v = make((batch, heads, sequence, 64))
     fused = make((batch, sequence, 3, heads, 64))[0]
     return {
@@ -88,7 +88,7 @@ def view_cases(batch, heads, sequence, make):
 
 
 def check_every_call(tensors, causal, what, coarseness):
-    """Each function on the same tensors: right, and the same bits; the largest difference comes back."""
+    """Every function on the same tensors: correct, with identical bits. Returns the largest difference."""
     limits = (2e-3 * coarseness, 1e-3 * coarseness)
     expected, expected_lse = reference(*tensors, causal)
     out, lse = attention(*tensors, causal=causal, return_lse=True)
@@ -105,7 +105,7 @@ def check_every_call(tensors, causal, what, coarseness):
 
 
 def views(run):
-    """Every way for tensors to lie in memory, in every element type, against f64."""
+    """All memory layouts and element types, against f64."""
     place, worst = device(run.dry), {}
     run.found = {"largest_difference": worst}
     for batch, heads, sequence in [(1, 1, 1), (2, 3, 17), (3, 4, 129), (2, 4, 512)] + ([] if run.dry else [(4, 8, 700)]):
@@ -122,7 +122,7 @@ def views(run):
 
 
 def refusals(run):
-    """What is not computed is named. Rows that are misaligned are refused, not copied."""
+    """Errors name what is not supported. Misaligned rows are refused, not copied."""
     q, k, v = inputs((2, 2, 32, 64), "cuda")
     odd = inputs((2, 2, 32, 65), "cuda")[0][..., :64]
     off = inputs((2, 2, 32, 80), "cuda")[0][..., 4:68]
@@ -143,7 +143,7 @@ def refusals(run):
 
 
 def threads(run):
-    """Eight threads on streams of their own give bitwise what one gives."""
+    """Eight threads on their own streams compute bitwise what one thread computes."""
     place = device(run.dry)
     expected = [OPERATOR(*inputs((2, 4, 200 + number, 64), place, number), False, None) for number in range(8)]
     failures = []
@@ -172,7 +172,7 @@ def threads(run):
 
 
 def graphs(run):
-    """Captured calls compute anew when they are replayed."""
+    """Captured calls compute anew on replay."""
     q, k, v = inputs((4, 4, 300, 64), "cuda")
     out = torch.empty_like(q)
     fa512.warm_up(4, 4, 300, causal=True)
@@ -231,7 +231,7 @@ def opcheck(run):
     torch.library.opcheck(
         torch.ops.fa512.attention_backward.default,
         (out, *tensors, out, lse, False, None),
-        # PyTorch's backward adds in any order.
+        # The order in which PyTorch's backward adds is not fixed.
         test_utils=("test_schema", "test_faketensor"),
     )
 
@@ -247,7 +247,7 @@ def autocast(run):
 
 
 def gradient_errors(dtype, sequence, causal, dry):
-    """Errors of dQ, dK, dV against f64: ours, and those of PyTorch's flash attention."""
+    """Errors of dQ, dK, dV against f64: those of fa512 and those of PyTorch's flash attention."""
     place = device(dry)
     tensors = inputs((2, 4, sequence, 64), place, dtype=dtype, requires_grad=True)
     upstream = inputs((2, 4, sequence, 64), place, 9, dtype)[0]
@@ -261,7 +261,7 @@ def gradient_errors(dtype, sequence, causal, dry):
 
 
 def gradients(run):
-    """Errors against f64 beside those of PyTorch's flash backward on its own forward."""
+    """Errors against f64, beside those of PyTorch's flash backward on its own forward."""
     found = {}
     run.found = {"largest_difference": found}
     for sequence, causal in [(128, False), (200, True)] + ([] if run.dry else [(512, False), (512, True)]):
@@ -274,7 +274,7 @@ def gradients(run):
 
 
 def flash_impl(run):
-    """As PyTorch's flash attention, and restored."""
+    """Activated as PyTorch's flash attention, then restored."""
     from torch.nn import attention as registry
     from torch.profiler import ProfilerActivity, profile
 
@@ -309,12 +309,12 @@ def flash_impl(run):
 
 
 def run_by_aot_inductor(model, tensors, *tolerance):
-    """What torch.export keeps of a model, and how AOTInductor's result compares; seconds of each step."""
+    """What torch.export keeps of a model, and how AOTInductor's result compares; seconds per step."""
     import faulthandler
     import sys
     import time
 
-    # Where it stands when it takes long, and where it dies.
+    # Prints the stack if it takes long or crashes.
     faulthandler.enable()
     faulthandler.dump_traceback_later(60, repeat=True)
     seconds = {}
@@ -356,7 +356,7 @@ def exported(run):
 
 
 def exported_by_pytorch(run):
-    """The same with PyTorch's own attention, to tell what is ours from what is AOTInductor's."""
+    """The same with PyTorch's own attention, to separate our faults from AOTInductor's."""
     tensors = tuple(inputs((2, 4, 256, 64), device(run.dry)))
     return {"seconds_of": run_by_aot_inductor(Exported(functional.scaled_dot_product_attention), tensors)[1]}
 
@@ -395,7 +395,7 @@ def jax_arrays(run):
 
 
 def host_time(run):
-    """Host time of a call, µs, medians taken in turns."""
+    """Host time per call, µs; medians of interleaved runs."""
     found = {}
     for name, shape in {"1,1,64": (1, 1, 64, 64), "4,8,128": (4, 8, 128, 64)}.items():
         q, k, v = inputs(shape, device(run.dry))

@@ -1,4 +1,4 @@
-"""What the scripts for GPU machines share: sections that fail alone, records, and a dry run on the CPU."""
+"""Shared by the scripts for GPU machines: sections that fail independently, records, and a dry run on the CPU."""
 
 import argparse
 import contextlib
@@ -15,19 +15,19 @@ import torch
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "with_torch"))
 
 
-# Element types, and how much coarser than float16 they round.
+# Element types, and the factor on float16's rounding error.
 TYPES = {torch.float16: 1, torch.bfloat16: 8}
 
 
 class Run:
-    """Sections, each with its record; what fails in one does not end the others."""
+    """Sections, each with its record; a section that fails does not end the others."""
 
     def __init__(self, out, seconds, dry, only=None):
         self.out, self.dry, self.only = pathlib.Path(out), dry, only
         self.out.mkdir(parents=True, exist_ok=True)
         self.end = time.monotonic() + seconds
         self.records = {}
-        # What a section has found so far; it is recorded even if the section fails later.
+        # What a section has found so far; recorded even if the section fails later.
         self.found = {}
 
     def left(self):
@@ -62,7 +62,7 @@ class Run:
         return path
 
     def close(self, path):
-        """Says how many sections passed; the exit code of the script comes back."""
+        """Reports how many sections passed, and returns the script's exit code."""
         outcomes = [record["outcome"] for record in self.records.values()]
         passed, failed = outcomes.count("passed"), outcomes.count("FAILED")
         print(f"\n{path}\n{passed} passed, {failed} failed, {len(outcomes) - passed - failed} skipped")
@@ -70,7 +70,7 @@ class Run:
 
 
 def run_of(description, seconds):
-    """The run that the command line asks for."""
+    """The run that the command line describes."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, help="folder for the records")
     parser.add_argument("--seconds", type=float, default=seconds, help="no section begins after so many")
@@ -98,7 +98,7 @@ def inputs(shape, device, seed=0, dtype=torch.float16, requires_grad=False):
 
 
 def seen(length, causal=False, window=(None, None), device="cpu"):
-    """Which keys each query of a sequence attends to."""
+    """Mask of the keys that each query of a sequence attends to."""
     position = torch.arange(length, device=device)
     back = position[:, None] - position[None, :]
     left, right = window[0], 0 if causal else window[1]
@@ -113,7 +113,7 @@ def reference(q, k, v, causal=False, scale=0.125, window=(None, None)):
 
 
 def require_close(found, expected, what, absolute=2e-3, relative=1e-3):
-    """Requires |found − expected| within absolute + relative·|expected|; the largest difference comes back."""
+    """Requires |found - expected| within absolute + relative·|expected|. Returns the largest difference."""
     difference = (found.double() - expected.double()).abs()
     if not bool((difference <= absolute + relative * expected.double().abs()).all()):
         raise AssertionError(f"{what}: the largest difference is {difference.max().item():.3g}")
@@ -127,7 +127,7 @@ def require(condition, what):
 
 @contextlib.contextmanager
 def raises(error, words):
-    """Requires an error of this type with these words."""
+    """Requires an error of this type whose message contains these words."""
     try:
         yield
     except error as raised:
@@ -137,7 +137,7 @@ def raises(error, words):
 
 
 def host_microseconds(calls, batches, per_batch):
-    """Median host time of each of the named calls, in µs, taken in turns."""
+    """Median host time of each named call, µs, interleaved."""
     samples = {name: [] for name in calls}
     for call in calls.values():
         for _ in range(20):
@@ -154,7 +154,7 @@ def host_microseconds(calls, batches, per_batch):
 
 
 def gpu_milliseconds(calls, seconds, dry):
-    """Median time of each of the named calls on the GPU, in ms, taken in turns for about so many seconds."""
+    """Median GPU time of each named call, ms, interleaved for about `seconds`."""
     if dry:
         return {name: host_microseconds({name: call}, 1, 1)[name] / 1000 for name, call in calls.items()}
     samples = {name: [] for name in calls}

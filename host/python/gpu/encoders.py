@@ -1,4 +1,4 @@
-"""Encoders whose attention is fa512, beside SDPA's: sections of check.py."""
+"""Encoders with fa512's attention, beside SDPA: sections of check.py."""
 
 import pathlib
 import re
@@ -36,7 +36,7 @@ def encoder(attention_name, hidden, heads, layers, place, training=False, length
 
 
 def training_step(run):
-    """Loss and gradients of a small encoder under autocast, beside SDPA's; then a few steps."""
+    """Loss and gradients of a small encoder under autocast, compared with SDPA's; then a few steps."""
     place = device(run.dry)
     ids = torch.randint(0, 1000, (4, 64), device=place)
 
@@ -64,7 +64,7 @@ def training_step(run):
 
 
 def attention_milliseconds(call):
-    """Time of attention's kernels in one call, and their names."""
+    """Time and names of the attention kernels in one call."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
@@ -75,7 +75,7 @@ def attention_milliseconds(call):
 
 
 def measure_models(run, hidden, heads, layers, seconds, batches=(1, 4, 16, 64, 256), dtype=torch.float16):
-    """Model and attention, ms, for every length and batch: fa512 beside SDPA's backends."""
+    """Model and attention time, ms, for every length and batch: fa512 beside SDPA's backends."""
     place, rows, wrong = device(run.dry), [], []
     run.found = {"rows": rows}
     own, theirs = (encoder(name, hidden, heads, layers, place, dtype=dtype) for name in ("fa512_flash", "sdpa"))
@@ -124,12 +124,12 @@ def bert_base_bfloat16(run):
 
 
 def minilm_stand_in(run):
-    """6 layers, hidden 384, as MiniLM-L6, but 6 heads of 64: MiniLM's 12 heads of 32 are not computed yet."""
+    """6 layers, hidden 384, as MiniLM-L6, but with 6 heads of 64 instead of 12 heads of 32."""
     return measure_models(run, 384, 6, 6, 0.6)
 
 
 def large_heads_fall_back(run):
-    """Heads of 136 go to SDPA, with a warning that says so."""
+    """Heads of 136 fall back to SDPA, with a warning."""
     import logging
 
     import fa512.transformers
@@ -148,7 +148,7 @@ def large_heads_fall_back(run):
 
 
 def save_encoder(folder, layers):
-    """A model of sentence-transformers with random weights, and its words."""
+    """A sentence-transformers model with random weights, and its vocabulary."""
     from transformers import BertTokenizer
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(500))]
@@ -159,7 +159,7 @@ def save_encoder(folder, layers):
 
 
 def documents(run):
-    """The snippets of docs/use, with tensors where they need some and a model with random weights in place of one to download."""
+    """The snippets of docs/use, given tensors where they need them and a model with random weights in place of a download."""
     folder = pathlib.Path(__file__).resolve().parents[3] / "docs/use"
     batch = dict(zip("qkv", inputs((1, 2, 24, 64), device(run.dry))))
     packed = dict(zip("qkv", inputs((24, 2, 64), device(run.dry))))
@@ -182,7 +182,7 @@ def documents(run):
 
 
 def sentences(run):
-    """sentence-transformers: texts of equal and of other lengths, against SDPA."""
+    """sentence-transformers on texts of equal and of different lengths, against SDPA."""
     import time
 
     from sentence_transformers import SentenceTransformer

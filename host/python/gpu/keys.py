@@ -1,9 +1,9 @@
-"""Checks fewer heads of K and V than of Q, and other numbers of keys, in PyTorch on a machine with a GPU, in under two minutes:
+"""Checks fewer heads of K and V than of Q, and different numbers of keys, in PyTorch on a machine with a GPU, in under two minutes:
 
     python keys.py --out FOLDER
 
-Needs fa512, PyTorch 2.11 and transformers. Prints a line for each section; FOLDER/keys.json has everything. `--dry-run` runs it on
-the CPU, with PyTorch's arithmetic in place of the kernels.
+Needs fa512, PyTorch 2.11 and transformers. Prints a line per section; FOLDER/keys.json has everything. `--dry-run` runs on the CPU,
+with PyTorch's arithmetic in place of the kernels.
 """
 
 import torch
@@ -43,7 +43,7 @@ def packed_shapes(heads=8, shared=2):
 
 
 def reference(q, k, v, causal, window=(None, None), align="top-left"):
-    """Attention and LSE of [B, H, S, 64] in f64; zeros and -inf of a query without keys."""
+    """Attention and LSE of [B, H, S, 64] in f64; zeros and -inf for a query without keys."""
     q, k, v = q.double(), *(x.double().repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
     queries, keys = q.shape[2], k.shape[2]
     first = keys - queries if align == "bottom-right" else 0
@@ -52,7 +52,7 @@ def reference(q, k, v, causal, window=(None, None), align="top-left"):
     for side, distance in ((window[0], back), (0 if causal else window[1], -back)):
         hidden |= distance > (queries + keys if side is None else side)
     scores = (q @ k.transpose(-1, -2) * 0.125).masked_fill(hidden, float("-inf"))
-    # Without keys, the gradient of softmax would be NaN.
+    # For a query without keys, the gradient of softmax would be NaN.
     blind = hidden.all(1)[:, None]
     return scores.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0) @ v, scores.logsumexp(-1)
 
@@ -64,7 +64,7 @@ def by_sequence(tensors, causal):
 
 
 def compare_results(what, dtype, ours, exact, worst):
-    """O and LSE against those in f64; `worst` keeps the largest difference of each type."""
+    """Compares O and LSE with f64; `worst` keeps the largest difference per type."""
     (out, lse), (expected, expected_lse), coarseness = ours, exact, TYPES[dtype]
     found = require_close(out, expected, what, 2e-3 * coarseness, 1e-3 * coarseness)
     worst[str(dtype)] = max(found, worst.get(str(dtype), 0))
@@ -74,7 +74,7 @@ def compare_results(what, dtype, ours, exact, worst):
 
 
 def results(run):
-    """Against f64: O and LSE, at both corners."""
+    """O and LSE against f64, with both alignments."""
     worst = {}
     run.found = {"largest_difference": worst}
     for dtype, sizes, causal, window, align in cases(run.dry):
@@ -86,7 +86,7 @@ def results(run):
 
 
 def functions(run):
-    """Those in PyTorch's and flash-attn's signatures, and packed sequences."""
+    """The functions with PyTorch's and flash-attn's signatures, and packed sequences."""
     place = device(run.dry)
     tensors = make(shapes(8, 2, 70, 150), place)
     swapped = [x.transpose(1, 2) for x in tensors]
@@ -101,7 +101,7 @@ def functions(run):
 
 
 def compare_gradients(what, dtype, tensors, ours, exactly):
-    """Ours against those in f64; PyTorch's backward computes them in the inputs' type."""
+    """Compares gradients with f64; PyTorch's backward computes them in the inputs' type."""
     upstream = make([tensors[0].shape], tensors[0].device, dtype, seed=9)[0]
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
     wanted = torch.autograd.grad(exactly(exact), exact, upstream.double())
@@ -115,7 +115,7 @@ def compare_gradients(what, dtype, tensors, ours, exactly):
 
 
 def gradients(run):
-    """Those of shared heads are summed; what PyTorch's backward does not compute is an error."""
+    """Gradients of shared heads are summed; what PyTorch's backward does not support is an error."""
     found, refused = {}, 0
     run.found = {"largest_difference": found}
     for dtype, sizes, causal, window, align in cases(run.dry):
@@ -142,7 +142,7 @@ def gradients(run):
 
 
 def decoder(run):
-    """Texts that a model whose heads share K and V generates are those of SDPA."""
+    """A model whose heads share K and V generates the same texts as with SDPA."""
     import fa512.transformers
     from transformers import MistralConfig, MistralForCausalLM
 

@@ -1,10 +1,10 @@
-"""Checks packed sequences whose keys have lengths of their own, padded batches and boolean masks in PyTorch on a machine with a GPU, in
-under two minutes:
+"""Checks packed sequences whose K and V have other lengths than Q, padded batches and boolean masks in PyTorch on a machine with a
+GPU, in under two minutes:
 
     python lengths.py --out FOLDER
 
-Needs fa512 and PyTorch 2.11. Prints a line for each section; FOLDER/lengths.json has everything. `--dry-run` runs what can be run on a
-machine without a GPU, with PyTorch's arithmetic in place of the kernels.
+Needs fa512 and PyTorch 2.11. Prints a line per section; FOLDER/lengths.json has everything. `--dry-run` runs on a machine without a
+GPU whatever can run there, with PyTorch's arithmetic in place of the kernels.
 """
 
 import torch
@@ -19,7 +19,7 @@ from packed import cu_seqlens
 # More keys than queries, fewer, none, and no queries.
 PACKED = [([17, 0, 100, 1, 200, 30], [40, 9, 100, 130, 70, 0])]
 LARGE_PACKED = [([512, 1, 700, 64], [300, 2048, 700, 0])]
-# Rows, keys, and those that are used.
+# Rows, keys, and how many of each are used.
 PADDED = [(100, 150, [100, 0, 33, 64], [150, 70, 0, 20])]
 LARGE_PADDED = [(512, 1024, [512, 100, 300], [512, 1000, 1024])]
 HEADS, SHARED = 8, 2
@@ -49,7 +49,7 @@ def limits():
 
 
 def attend(one, causal=False, window=(None, None), align="top-left"):
-    """O [rows, heads, 64] and LSE [heads, rows] of a sequence in f64; zeros and -inf of queries without keys."""
+    """O [rows, heads, 64] and LSE [heads, rows] of a sequence in f64; zeros and -inf for queries without keys."""
     q, k, v = one
     if len(k) == 0:
         return q.double() * 0, q.new_full((q.shape[1], q.shape[0]), -torch.inf).double()
@@ -75,7 +75,7 @@ def padded_reference(tensors, used_q, used_k):
 
 
 def exactly(split, options):
-    """What `split` says of the sequences, computed in f64 and put together."""
+    """The sequences of `split`, computed in f64 and concatenated."""
     sequences, whole = split
     results = [attend(one, **options) for one in sequences]
     return whole([out for out, _ in results], [lse for _, lse in results])
@@ -89,7 +89,7 @@ def calls(run):
 
 
 def results(run):
-    """Against f64: O and LSE, at both corners."""
+    """O and LSE against f64, with both alignments."""
     worst = {}
     run.found = {"largest_difference": worst}
     for call, name, shapes, split, (positional, lengths) in calls(run):
@@ -102,7 +102,7 @@ def results(run):
 
 
 def gradients(run):
-    """Against f64; what is not used has none, and nobody's is NaN."""
+    """Gradients against f64; unused rows have none, and none is NaN."""
     found = {}
     run.found = {"largest_difference": found}
     for call, name, shapes, split, (positional, lengths) in calls(run):
@@ -119,7 +119,7 @@ def gradients(run):
 
 
 def beside_flash_attention(run):
-    """flash_attn_varlen_func beside PyTorch's FlashAttention-2 of the same lengths, gradients too; LSE of rows without keys differs."""
+    """flash_attn_varlen_func against PyTorch's FlashAttention-2 with the same lengths, gradients too; LSE of rows without keys differs."""
     worst = 0.0
     for name, shapes, _, ((queries, longest), lengths) in packed_cases(run):
         keys, longest_k = lengths["cu_seqlens_k"], lengths["max_seqlen_k"]
@@ -137,7 +137,7 @@ def beside_flash_attention(run):
 
 
 def masks(run):
-    """Boolean masks beside PyTorch's arithmetic without kernels of its own, which say different things of a query that sees no key."""
+    """Boolean masks against PyTorch's math backend; its backends differ for a query that sees no key."""
     q, k, v = inputs((2, 4, 130, 64), device(run.dry))
     seen = torch.rand(2, 1, 130, 130, generator=torch.Generator().manual_seed(1)).to(q.device) > 0.4
     padding = torch.arange(130, device=q.device) < torch.tensor([130, 70], device=q.device)[:, None, None, None]
@@ -164,7 +164,7 @@ def opcheck(run):
 
 
 def compiled(run):
-    """In one graph, with no wait for the lengths."""
+    """Compiles into one graph, without waiting for the lengths."""
     for call, name, shapes, _, (positional, lengths) in calls(run):
 
         def model(q, k, v, positional, lengths):
@@ -181,7 +181,7 @@ def compiled(run):
 
 
 def graphs(run):
-    """A captured call reads the lengths anew when it is replayed."""
+    """A captured call reads the lengths anew on replay."""
     tensors = make([(3, 100, 4, 64), *[(3, 140, 2, 64)] * 2], "cuda")
     lengths = [torch.tensor(of, dtype=torch.int32, device="cuda") for of in ([100, 50, 7], [140, 3, 60])]
     fa512.warm_up(3, 4, 100, kv_heads=2, kv_sequence=140, lengths="padded")
@@ -197,7 +197,7 @@ def graphs(run):
 
 
 def lengths_that_are_none(run):
-    """Whatever they hold, the call comes back, with numbers."""
+    """With garbage lengths, the call returns, with finite results."""
     wild = [[0, 2**31 - 1, -(2**31), 7], [10**6, 2 * 10**6, 5, 5], [90, 60, 30, 0], [0, -5, 80, 1000]]
     q, k = inputs((90, 2, 64), "cuda")[0], inputs((70, 2, 64), "cuda")[0]
     for queries in wild:
@@ -211,7 +211,7 @@ def lengths_that_are_none(run):
 
 
 def unused(run):
-    """NaN in what is not used changes no bit, of gradients neither."""
+    """NaN in unused rows changes no bit of results or gradients."""
     for name, shapes, _, (_, lengths) in padded_cases(run):
         found = []
         for garbage in (0.0, torch.nan):
@@ -222,7 +222,7 @@ def unused(run):
             tensors = [tensor.requires_grad_() for tensor in tensors]
             out = fa512.torch.attention_padded(*tensors, **lengths, causal=True, align="bottom-right")
             found.append((out, *torch.autograd.grad(out, tensors, torch.ones_like(out))))
-        # PyTorch adds up dQ in any order.
+        # The order in which PyTorch adds up dQ is not fixed.
         for what, first, second in zip(("o", "dq", "dk", "dv"), *found):
             require_close(first, second, f"{what} of {name}", 1e-3 if what == "dq" else 0, 1e-3 if what == "dq" else 0)
 

@@ -1,9 +1,9 @@
-"""Checks and measures packed sequences in PyTorch on a machine with an H100 or H200, in under seven minutes:
+"""Checks and times packed sequences in PyTorch on a machine with an H100 or H200, in under seven minutes:
 
     python packed.py --out FOLDER
 
-Needs fa512, PyTorch 2.11 and transformers. Prints a line for each section and the times last; FOLDER/packed.json has everything.
-`--dry-run` runs what can be run on a machine without a GPU, with PyTorch's arithmetic in place of the kernels.
+Needs fa512, PyTorch 2.11 and transformers. Prints a line per section, then the times; FOLDER/packed.json has everything. `--dry-run`
+runs on a machine without a GPU whatever can run there, with PyTorch's arithmetic in place of the kernels.
 """
 
 import itertools
@@ -28,7 +28,7 @@ def uniform(seed, sequences, least, most):
 
 
 def log_normal(seed, sequences):
-    """Lengths of texts: 139 tokens on the average, at most 512."""
+    """Text lengths: 139 tokens on average, at most 512."""
     draw = random.Random(seed)
     return [min(512, max(4, int(draw.lognormvariate(4.65, 0.75)))) for _ in range(sequences)]
 
@@ -86,7 +86,7 @@ def results(run):
 
 
 def lengths_that_are_none(run):
-    """Whatever they hold, the call comes back, and what belongs to no sequence is not written."""
+    """With garbage lengths, the call returns, and rows that belong to no sequence are not written."""
     q, k, v = inputs((90, 2, 64), "cuda")
     for numbers in ([0, 2**31 - 1, -(2**31), 7], [10**6, 2 * 10**6], [90, 60, 30, 0], [0, -5, 80, 1000]):
         fa512.attention_varlen(q, k, v, torch.tensor(numbers, dtype=torch.int32, device="cuda"))
@@ -97,7 +97,7 @@ def lengths_that_are_none(run):
 
 
 def neighbours(run):
-    """NaN and infinity in all other sequences change no bit."""
+    """NaN and infinity in all other sequences change no bit of a sequence's result."""
     lengths = [70, 3, 129, 64]
     one = cu_seqlens(lengths, "cuda")
     for causal in (False, True):
@@ -129,7 +129,7 @@ def gradient_errors(dtype, lengths, causal, dry):
 
 
 def gradients(run):
-    """Errors against f64 beside those of FlashAttention-2 on its own forward, whose LSE has the layout of ours."""
+    """Errors against f64, beside those of FlashAttention-2 on its own forward, whose LSE has the same layout."""
     found = {}
     run.found = {"largest_difference": found}
     for lengths, causal in [([17, 100], False), ([17, 100, 1], True)] + ([] if run.dry else [([512, 200, 380], False)]):
@@ -150,7 +150,7 @@ def opcheck(run):
 
 
 def graphs(run):
-    """A captured call reads the lengths anew when it is replayed."""
+    """A captured call reads the lengths anew on replay."""
     q, k, v = inputs((300, 4, 64), "cuda")
     lengths = cu_seqlens([100, 50, 150], "cuda")
     fa512.warm_up(1, 4, 300, sequences=3)
@@ -179,7 +179,7 @@ def compiled(run):
 
 
 class Contender:
-    """Calls on enough sets of inputs that none is in the L2 cache, in one CUDA graph."""
+    """Calls on enough sets of inputs that none stays in the L2 cache, in one CUDA graph."""
 
     def __init__(self, call, sets):
         self.calls = len(sets)
@@ -222,14 +222,14 @@ def contenders(heads, lengths, causal, dtype):
 
 
 def interval(ratios, seed=0):
-    """95 % of the medians of ratios drawn again."""
+    """95 % interval of the median ratio, by bootstrap."""
     draw = random.Random(seed)
     medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(400))
     return [medians[10], medians[389]]
 
 
 def times(run):
-    """µs of a call, medians of turns, and ours over theirs, turn by turn, with 95 % intervals."""
+    """µs per call, medians of interleaved turns, and the ratio ours/theirs per turn, with 95 % intervals."""
     rows = []
     run.found = {"rows": rows}
     for dtype, (name, (heads, lengths)), causal in itertools.product(TYPES, WORK.items(), (False, True)):
@@ -253,7 +253,7 @@ def times(run):
 
 
 def encoders(run):
-    """BERT-base and an encoder of MiniLM's size on 64 texts: padded and packed, ours and PyTorch's, ms of the model."""
+    """BERT-base and an encoder of MiniLM's size on 64 texts: padded and packed, ours and PyTorch's, model time in ms."""
     from transformers import AttentionInterface
 
     from fa512.transformers import _by_pytorch

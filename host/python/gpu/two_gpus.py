@@ -3,8 +3,8 @@
     torchrun --nproc-per-node 2 two_gpus.py --out FOLDER      # sharded tensors, tensor parallelism
     python two_gpus.py --out FOLDER                           # both GPUs from one process
 
-Prints a line for each section; FOLDER/two_gpus_….json has everything. `--dry-run` runs the first on the CPU, over gloo, with
-PyTorch's arithmetic in place of the kernels.
+Prints a line per section; FOLDER/two_gpus_….json has everything. `--dry-run` runs the first on the CPU, over gloo, with PyTorch's
+arithmetic in place of the kernels.
 """
 
 import os
@@ -35,7 +35,7 @@ def mesh_of(run):
 
 
 def sharded(run):
-    """Attention sharded by batch and by heads: equal to one GPU's, forward and backward, without a collective."""
+    """Attention sharded by batch and by heads equals that of one GPU, forward and backward, without a collective."""
     from torch.distributed.tensor import Shard, distribute_tensor
     from torch.distributed.tensor.debug import CommDebugMode
 
@@ -58,7 +58,7 @@ def sharded(run):
 
 
 def profiled(run):
-    """The profile of a sharded call shows our kernel and no collective's."""
+    """The profile of a sharded call shows our kernel and no collective."""
     from torch.distributed.tensor import Shard, distribute_tensor
     from torch.profiler import ProfilerActivity, profile
 
@@ -76,7 +76,7 @@ def profiled(run):
 
 
 def parallel_encoder(attention, sizes, run, mesh):
-    """An encoder of transformers, its heads and inner columns divided among the GPUs."""
+    """A transformers encoder, its heads and inner columns sharded over the GPUs."""
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
     made = encoder(attention, *sizes, place(run))
@@ -94,7 +94,7 @@ def parallel_encoder(attention, sizes, run, mesh):
 
 
 def milliseconds_in_turns(calls, rounds):
-    """Medians of as many rounds on every rank: a call has collectives, and each rank has to come to each."""
+    """Medians over the same number of rounds on every rank: a call has collectives, which all ranks must reach."""
     samples = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
@@ -107,7 +107,7 @@ def milliseconds_in_turns(calls, rounds):
 
 
 def tensor_parallel(run):
-    """An encoder under tensor parallelism: ours and SDPA, outputs against SDPA's on one GPU, ms of both."""
+    """An encoder under tensor parallelism, ours and SDPA: outputs against SDPA's on one GPU, and times in ms."""
     found, mesh = {}, mesh_of(run)
     sizes = (256, 4, 2) if run.dry else (768, 12, 12)
     made = {name: parallel_encoder(name, sizes, run, mesh) for name in ("fa512_flash", "sdpa")}
@@ -129,12 +129,12 @@ def tensor_parallel(run):
 
 
 def alternately(run):
-    """One thread on both GPUs in turn: bitwise one GPU's."""
+    """One thread alternates between both GPUs: bitwise the result of one GPU."""
     reference = OPERATOR(*inputs((2, 4, 300, 64), "cuda:0"), True, None).cpu()
     copies = [[x.to(f"cuda:{gpu}") for x in inputs((2, 4, 300, 64), "cuda:0")] for gpu in range(2)]
     for _ in range(20):
         for tensors in copies:
-            # The current device stays 0: that of the tensors counts.
+            # The current device stays 0: the tensors' device decides.
             out = fa512.attention(*tensors, causal=True)
             again = OPERATOR(*tensors, True, None)
             require(out.device == tensors[0].device, out.device)
@@ -143,7 +143,7 @@ def alternately(run):
 
 
 def eight_threads(run):
-    """Eight threads, four on each GPU, on streams of their own."""
+    """Eight threads, four on each GPU, each on its own stream."""
     reference = OPERATOR(*inputs((2, 4, 300, 64), "cuda:0"), False, None).cpu()
     copies = [[x.to(f"cuda:{gpu}") for x in inputs((2, 4, 300, 64), "cuda:0")] for gpu in range(2)]
     failures = []
@@ -184,7 +184,7 @@ def graphs_on_each(run):
 
 
 def other_gpu_refused(run):
-    """A tensor of the other GPU is refused by its name."""
+    """A tensor on the other GPU is refused, by name."""
     q, k, v = inputs((1, 2, 64, 64), "cuda:0")
     with raises(ValueError, "k is on GPU 1 and q on GPU 0"):
         fa512.attention(q, k.to("cuda:1"), v)

@@ -2,8 +2,8 @@
 
     python windows.py --out FOLDER
 
-Needs fa512, PyTorch 2.11 and transformers. Prints a line for each section; FOLDER/windows.json has everything. `--dry-run` runs it on
-the CPU, with PyTorch's arithmetic in place of the kernels.
+Needs fa512, PyTorch 2.11 and transformers. Prints a line per section; FOLDER/windows.json has everything. `--dry-run` runs on the CPU,
+with PyTorch's arithmetic in place of the kernels.
 """
 
 import torch
@@ -40,7 +40,7 @@ def by_sequence(tensors, lengths, causal, window):
 
 
 def attend(tensors, lengths, causal, window, **more):
-    """O of [rows, heads, 64] and, where it is asked for, LSE; by the call for one length where there is one sequence."""
+    """O of [rows, heads, 64] and, on request, LSE; one sequence is computed by the call for one length."""
     if len(lengths) > 1:
         one = cu_seqlens(lengths, tensors[0].device)
         return fa512.torch.attention_varlen(*tensors, one, max(lengths), causal=causal, window=window, **more)
@@ -51,7 +51,7 @@ def attend(tensors, lengths, causal, window, **more):
 
 
 def results(run):
-    """Against f64: O and LSE, of one length and packed."""
+    """O and LSE against f64, for one length and packed."""
     worst = {}
     run.found = {"largest_difference": worst}
     for dtype, causal, window, lengths in cases(run.dry):
@@ -66,7 +66,7 @@ def results(run):
 
 
 def flash_attn(run):
-    """The functions in flash-attn's signature say the same."""
+    """The functions with flash-attn's signature agree."""
     sizes, place = (10, 2), device(run.dry)
     tensors, one = inputs((sum(LENGTHS), 3, 64), place), cu_seqlens(LENGTHS, place)
     longest = max(LENGTHS)
@@ -77,9 +77,9 @@ def flash_attn(run):
 
 
 def outside(run):
-    """NaN and infinity in keys outside of a row's window leave it right, and so do values in tiles that it shares with no row.
+    """NaN and infinity in keys outside a row's window do not affect it, nor do values in tiles that are in no row's window.
 
-    Its bits may change: of 16 rows that are computed together each is rescaled when one is.
+    Its bits may change: if one of 16 rows that are computed together is rescaled, all are.
     """
     for lengths in ([600], [300, 300]):
         tensors = inputs((600, 3, 64), "cuda")
@@ -95,7 +95,7 @@ def outside(run):
 
 
 def gradients(run):
-    """Against f64; PyTorch's backward computes them in the inputs' type."""
+    """Gradients against f64; PyTorch's backward computes them in the inputs' type."""
     found = {}
     run.found = {"largest_difference": found}
     for dtype, causal, window, lengths in cases(run.dry):

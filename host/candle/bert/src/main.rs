@@ -1,18 +1,18 @@
-//! A BERT encoder with random weights: its attention by fa512, packed or padded, beside candle's own, compared and timed.
+//! A BERT encoder with random weights: attention by fa512, packed or padded, compared with candle's own, and timed.
 //!
 //!     cargo run --release -p fa512-candle-bert --features cuda -- [--layers 12] [--hidden 768] [--batch 32] [--length 512] [--rounds 20] [--json FILE]
 //!
-//! The encoder runs on GPU 0; without the feature `cuda` on the CPU, where only candle's own attention is computed.
+//! The encoder runs on GPU 0. Without the feature `cuda` it runs on the CPU, with candle's own attention only.
 
 use std::time::Instant;
 
 use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::ops::softmax_last_dim;
 
-/// Columns of a head.
+/// Head size.
 const HEAD_DIM: usize = 64;
 
-/// What the command line asks for.
+/// The command line's options.
 struct Options {
     layers: usize,
     hidden: usize,
@@ -54,10 +54,10 @@ impl Options {
     }
 }
 
-/// How attention is computed: of `[batch, sequence, heads, 64]`, as `[batch, sequence, hidden]`.
+/// An attention: takes `[batch, sequence, heads, 64]`, returns `[batch, sequence, hidden]`.
 type Attend = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
 
-/// By matrix products and a softmax over all scores, as candle's models do it.
+/// Attention by matrix products and a softmax over all scores, as in candle's models.
 fn by_candle(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
     let heads_first = |tensor: &Tensor| tensor.transpose(1, 2)?.contiguous();
     let (q, k, v) = (heads_first(q)?, heads_first(k)?, heads_first(v)?);
@@ -65,7 +65,7 @@ fn by_candle(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
     softmax_last_dim(&scores)?.matmul(&v)?.transpose(1, 2)?.flatten_from(2)
 }
 
-/// By fa512.
+/// Attention by fa512.
 fn by_fa512(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
     fa512_candle::flash_attn(q, k, v, 1.0 / (HEAD_DIM as f32).sqrt(), false)?.flatten_from(2)
 }
@@ -102,7 +102,7 @@ impl Layer {
         use candle_nn::Module;
         let (batch, length, hidden) = x.dims3()?;
         let qkv = x.broadcast_matmul(&self.qkv)?.reshape((batch, length, 3, hidden / HEAD_DIM, HEAD_DIM))?;
-        // Views: attention reads them where they lie.
+        // Views: attention reads them in place.
         let part = |index| qkv.narrow(2, index, 1)?.squeeze(2);
         let attended = attend(&part(0)?, &part(1)?, &part(2)?)?.broadcast_matmul(&self.out)?;
         let x = self.norms[0].forward(&(x + attended)?)?;
@@ -115,7 +115,7 @@ fn encode(layers: &[Layer], x: &Tensor, attend: Attend) -> Result<Tensor> {
     layers.iter().try_fold(x.clone(), |x, layer| layer.forward(&x, attend))
 }
 
-/// Milliseconds of a pass, when all of it is done.
+/// Milliseconds of a pass, until the device has completed it.
 fn milliseconds(device: &Device, pass: impl Fn() -> Result<Tensor>) -> Result<f64> {
     device.synchronize()?;
     let begun = Instant::now();

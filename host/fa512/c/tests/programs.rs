@@ -1,5 +1,5 @@
-//! The C interface from C and C++: `programs/` and `../examples/`, compiled by the machine's compilers against the header and
-//! the shared library.
+//! The C interface from C and C++: compiles `programs/` and `../examples/` with the machine's compilers against the
+//! header and the shared library.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn libraries() -> &'static Path {
     FOLDER.get_or_init(|| {
         let test = env::current_exe().expect("a test has a path");
         let folder = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST").to_owned();
-        // cargo builds no shared library for an integration test.
+        // cargo does not build the shared library for an integration test.
         let mut build = Command::new(env!("CARGO"));
         build.args([
             "build",
@@ -38,7 +38,7 @@ fn succeed(command: &mut Command, action: &str) -> Output {
     output
 }
 
-/// Compiles `source` by `compiler` against libfa512 and `libraries_too`.
+/// Compiles `source` with `compiler` against libfa512 and `libraries_too`.
 fn compile(compiler: &[&str], source: &str, program: &str, libraries_too: &[&str]) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = libraries().join("deps").join(program);
@@ -50,7 +50,7 @@ fn compile(compiler: &[&str], source: &str, program: &str, libraries_too: &[&str
     program
 }
 
-/// A copy of the library under the name that programs ask for.
+/// A folder with a copy of the library under its soname.
 fn soname_folder() -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
@@ -62,20 +62,20 @@ fn soname_folder() -> PathBuf {
     FOLDER.get_or_init(make).clone()
 }
 
-/// The folder of the simulated driver, under the name that programs ask for.
+/// A folder with the simulated driver as `libcuda.so.1`.
 fn driver() -> PathBuf {
     let test = env::current_exe().expect("a test has a path");
     let folder = libraries().join("libcuda-soname");
     std::fs::create_dir_all(&folder).unwrap();
-    // Two tests may come here at once: a file appears whole.
+    // Two tests may run this at once: a rename makes the file appear complete.
     let (new, driver) = (folder.join(format!("new-{:?}", std::thread::current().id())), folder.join("libcuda.so.1"));
     std::fs::copy(test.with_file_name("liblibcuda_sim.so"), &new).unwrap();
     std::fs::rename(new, driver).unwrap();
     folder
 }
 
-/// Compiles a program against the simulated driver and runs it. `None`, with a word to stderr, where libfa512 was built
-/// without kernels that could run there.
+/// Compiles a program and runs it with the simulated driver. `None`, with a message on stderr, if libfa512 was built
+/// without kernels.
 fn example(compiler: &[&str], source: &str, program: &str) -> Option<String> {
     if attention::kernels().next().is_none() {
         eprintln!("not tested: fa512 was built without kernels; `cargo xtask ptx` makes them");
@@ -95,7 +95,7 @@ const CPP: &[&str] = &["c++", "-std=c++11", "-x", "c++"];
 
 #[test]
 fn wrong_arguments_are_refused_by_name_in_c_and_cpp() {
-    // The linker takes the shared library where there are both.
+    // The linker prefers the shared library if both exist.
     let archive = ["-Wl,-Bstatic", "-lfa512", "-Wl,-Bdynamic", "-lpthread", "-ldl"];
     for (compiler, program, linked) in
         [(C, "border-c", &[][..]), (CPP, "border-cpp", &[]), (C, "border-static", &archive)]
@@ -163,7 +163,7 @@ fn what_the_documents_show_compiles_in_c_and_cpp() {
     }
 }
 
-/// What `fa512_supports` answers on GPU 0 with the driver in `driver`, and `variables` set.
+/// The text of `fa512_supports` for GPU 0, with the driver in folder `driver` and the environment `variables`.
 fn answer(driver: &Path, variables: &[(&str, &str)]) -> String {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| compile(C, "tests/programs/answer.c", "answer", &[]));
@@ -173,7 +173,7 @@ fn answer(driver: &Path, variables: &[(&str, &str)]) -> String {
     String::from_utf8(succeed(&mut command, "running").stdout).expect("UTF-8")
 }
 
-/// A driver made of `tests/programs/other_driver.c`, of a CUDA version as `cuDriverGetVersion` counts it.
+/// A driver compiled from `tests/programs/other_driver.c` that reports `version`, as `cuDriverGetVersion` encodes it.
 fn other_driver(version: u32) -> PathBuf {
     let folder = libraries().join(format!("libcuda-{version}"));
     std::fs::create_dir_all(&folder).unwrap();
@@ -210,7 +210,7 @@ fn a_driver_or_gpu_that_will_not_do_is_named() {
     assert!(right.starts_with("FA512_OK: fa512_sm80_any_full"), "{right}");
 }
 
-/// The driver that counts calls and passes them on.
+/// The driver that counts calls and forwards them.
 fn counting_driver() -> PathBuf {
     let folder = libraries().join("libcuda-counting");
     std::fs::create_dir_all(&folder).unwrap();

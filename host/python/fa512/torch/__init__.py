@@ -1,6 +1,6 @@
-"""The operators of fa512 for PyTorch: `torch.ops.fa512.attention`, `attention_varlen`, `attention_padded`, and functions on top of them.
+"""PyTorch operators of fa512: `torch.ops.fa512.attention`, `attention_varlen`, `attention_padded`, and functions built on them.
 
-They are known to autograd, autocast, `torch.compile`, `torch.export` and DTensor. A call works on the current stream of its tensors'
+They support autograd, autocast, `torch.compile`, `torch.export` and DTensor. A call runs on the current stream of its tensors'
 GPU.
 """
 

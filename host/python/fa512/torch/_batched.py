@@ -1,4 +1,4 @@
-"""Attention of batches whose sequences are of one length: the operators, and the functions on top of them."""
+"""Attention of batches of sequences of one length: the operators and the functions built on them."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ _attention, _attention_with_lse, _attention_backward = define("attention", f"{_L
 
 
 def why_not(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
-    """Why attention of these tensors is not computed, by their types and shapes; None where it is."""
+    """The reason why tensors of these types and shapes are not supported; None if they are."""
     if query.dim() != 4:
         return f"query has {query.dim()} dimensions; it must be [batch, heads, sequence, head size]"
     return why_not_rows(query, key, value, {1: "heads", 2: "the sequence"})
 
 
 def why_not_here(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
-    """As `why_not`, and by where the tensors lie: what PyTorch computes may be handed to it."""
+    """`why_not`, also considering where the tensors lie. What is not supported may be handed to PyTorch."""
     reason = why_not(query, key, value)
     return reason or why_not_strides((("query", query), ("key", key), ("value", value)))
 
 
 class Options(NamedTuple):
-    """What the operators take behind the tensors, in the order and with the defaults of their schemas."""
+    """The operators' arguments after the tensors, in the order and with the defaults of their schemas."""
 
     is_causal: bool = False
     scale: Optional[float] = None
@@ -71,21 +71,21 @@ class Options(NamedTuple):
     bias: Optional[Tensor] = None
 
     def of_native(self) -> dict[str, Any]:
-        """As the native half takes them, but the bias."""
+        """As arguments of the native function, except the bias."""
         window = (self.window_left, self.window_right)
         scores = {"softcap": self.softcap, "alibi_slopes": self.alibi_slopes}
         return {"causal": self.is_causal, "window": window, "align": self.align, "scale": self.scale, **scores}
 
     def limits(self) -> tuple[Any, ...]:
-        """What the backward takes of them."""
+        """The arguments that the backward takes."""
         return self[:5]
 
     def scores(self) -> tuple[Any, ...]:
-        """What is done to scores."""
+        """The score modifications."""
         return self[5:]
 
 
-# The kernels. Allocation, checks and the launch are those of `fa512.attention`.
+# The kernels. Allocation, checks and launch are those of `fa512.attention`.
 
 
 def _forward_cuda(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
@@ -107,14 +107,13 @@ def _backward(
     lse: Tensor,
     *options: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """PyTorch's own flash backward, on our O and LSE: they mean the same. Without dropout it reads no random numbers.
+    """PyTorch's own flash backward on O and LSE of fa512, which have the same meaning. Without dropout it reads no random numbers.
 
-    It adds up the gradients of K and V over the heads of Q that share them. It has the last query at the last key: see
-    `_why_no_gradient`.
+    It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right: see `_why_no_gradient`.
     """
     asked = Options(*options)
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
-    # As _scaled_dot_product_flash_attention_backward calls it, which takes no window.
+    # The call that _scaled_dot_product_flash_attention_backward makes, but with a window.
     gradients = torch.ops.aten._flash_attention_backward(
         *(tensor.transpose(1, 2) for tensor in (grad, query, key, value, out)),
         lse,
@@ -136,11 +135,11 @@ def _backward(
 implement("attention", _forward_cuda, forward_with_lse_cuda, _backward)
 
 
-# What they return, without computing it.
+# Fake implementations: outputs without computation.
 
 
 def new_out(query: Tensor) -> Tensor:
-    """As the native half makes it: the order of Q's dimensions in memory, without gaps."""
+    """O as the native function allocates it: contiguous, in the dimension order of Q in memory."""
     batch, heads, sequence, head_dim = query.shape
     if query.stride(1) < query.stride(2):
         strides = (heads * sequence * head_dim, head_dim, heads * head_dim, 1)
@@ -154,7 +153,7 @@ def _new_lse(query: Tensor) -> Tensor:
 
 
 def _new_gradient(tensor: Tensor) -> Tensor:
-    """As PyTorch's backward returns them: [batch, sequence, heads, head size] in memory."""
+    """A gradient as PyTorch's backward returns it: [batch, sequence, heads, head size] in memory."""
     return torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2)
 
 
@@ -171,7 +170,7 @@ register_fakes("attention", _why_not_arguments, new_out, _new_lse, _new_gradient
 
 
 def _why_no_gradient(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Optional[str]:
-    """Why PyTorch's backward does not compute this; None where it does."""
+    """The reason why PyTorch's backward does not support this; None if it does."""
     asked = Options(*options)
     reason = why_no_gradient_of_scores(*asked.scores())
     if reason is not None:
@@ -184,7 +183,7 @@ def _why_no_gradient(query: Tensor, key: Tensor, value: Tensor, *options: Any) -
     if asked.align == TOP_LEFT:
         return f'{found} with a limit aligned "{TOP_LEFT}"; PyTorch\'s backward computes "{BOTTOM_RIGHT}" alone'
     if queries > keys and right != 0:
-        # It takes a right side beyond so many keys for no limit, and no limit for so many keys.
+        # The backward treats a right side above the number of keys as no limit, and no limit as a right side of that number.
         return f"{found} with a window that is not causal; PyTorch's backward needs as many keys as queries for it"
     return None
 
@@ -197,7 +196,7 @@ register_autograd("attention", _why_no_gradient, _keep)
 
 
 def _cast_options(*options: Any) -> Options:
-    """A bias is of the type of Q, slopes are not."""
+    """Casts the bias to the type of Q; slopes stay float32."""
     asked = Options(*options)
     return asked if asked.bias is None else asked._replace(bias=cast(asked.bias))
 
@@ -222,18 +221,18 @@ def attention(
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale · QKᵀ + mask) · V of float16 or bfloat16 tensors [batch, heads, sequence, head size], with a gradient.
 
-    With the window (left, right), query i attends to the keys i - left … i + right only, where None is no limit. `causal` makes the
-    right side 0.
+    With the window (left, right), query i attends to keys i - left … i + right only; None means no limit. `causal` sets the right
+    side to 0.
 
-    `key` and `value` may have fewer heads, of which those of `query` are a multiple: groups of these share one. They may have another
-    sequence length: `align` then tells where queries are among the keys, "top-left" (the first query at the first key) or
-    "bottom-right" (the last query at the last key). A gradient of limits needs "bottom-right" there.
+    `key` and `value` may have fewer heads: a divisor of those of `query`, each shared by a group of query heads. They may also have
+    another sequence length. `align` then says how queries are aligned with keys: "top-left" (the first query at the first key) or
+    "bottom-right" (the last query at the last key). The gradient with `causal` or a window then needs "bottom-right".
 
-    With s = scale · q·k, scores are softcap · tanh(s / softcap), less slope · |i - j| of `alibi_slopes` (float32 [heads] or [batch, heads]),
-    plus `bias`, of the type of `query` and shape [batch, heads, queries, keys], where all but the last dimension may be 1 or missing. None
-    of the three has a gradient, nor has what is computed with it.
+    With s = scale · q·k, the scores are softcap · tanh(s / softcap) - slope · |i - j| + bias. `alibi_slopes` holds the slopes, float32
+    [heads] or [batch, heads]. `bias` has the type of `query` and shape [batch, heads, queries, keys]; all dimensions but the last may
+    be 1 or missing. With any of the three there is no gradient.
 
-    The result lies in memory as `query` does: batch, sequence, heads or batch, heads, sequence, without gaps. LSE, float32
+    The result is contiguous in the memory order of `query`: batch, sequence, heads or batch, heads, sequence. LSE, float32
     [batch, heads, sequence], has no gradient.
     """
     operator = _attention_with_lse if return_lse else _attention
@@ -252,9 +251,9 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """`torch.nn.functional.scaled_dot_product_attention` for float16 or bfloat16 tensors [batch, heads, sequence, head size].
 
-    With `enable_gqa`, `key` and `value` may have fewer heads. They may have another sequence length; `is_causal` has the first query at
-    the first key then. `attn_mask` is boolean, or added to scores and of the type of `query`; there is no gradient with it. What is not
-    computed is an error that names the argument.
+    With `enable_gqa`, `key` and `value` may have fewer heads. They may have another sequence length; `is_causal` is then aligned
+    top-left. `attn_mask` is boolean, or of the type of `query` and added to the scores; with it there is no gradient. What is not
+    supported raises an error that names the argument.
     """
     if dropout_p != 0.0:
         refuse("dropout_p", dropout_p, "it must be 0")
@@ -281,8 +280,8 @@ def flash_attn_func(
 ) -> Tensor:
     """flash-attn's `flash_attn_func` for float16 or bfloat16 tensors [batch, sequence, heads, head size].
 
-    `k` and `v` may have fewer heads and another sequence length; `causal` and `window_size` have the last query at the last key then. What
-    is not computed is an error that names the argument, as is a gradient with a softcap or slopes.
+    `k` and `v` may have fewer heads and another sequence length; `causal` and `window_size` are then aligned bottom-right. What is
+    not supported, such as a gradient with a softcap or slopes, raises an error that names the argument.
     """
     refuse_flash_attn_options((q, k, v), dropout_p, deterministic, return_attn_probs, "fa512.torch.attention")
     window = window_of_flash_attn(window_size, q.shape[1], k.shape[1])

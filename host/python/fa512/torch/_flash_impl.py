@@ -1,4 +1,4 @@
-"""PyTorch's own flash attention, computed by fa512 for as long as the caller wants it."""
+"""PyTorch's own flash attention, computed by fa512 while activated."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from . import _batched
 
 
 class _Activated:
-    """As long as it is not removed, PyTorch's flash attention is computed by fa512 where it can be."""
+    """Until removed, PyTorch's flash attention is computed by fa512 where fa512 supports it."""
 
     def __init__(self) -> None:
         name = "_scaled_dot_product_flash_attention"
-        # The kernel that is there now computes what fa512 does not.
+        # The kernel registered before computes what fa512 does not support.
         self._original = torch.library.get_kernel(f"aten::{name}", "CUDA")
         self._library: Optional[torch.library.Library] = torch.library.Library("aten", "IMPL")
         self._library.impl(name, self._forward, "CUDA", with_keyset=True, allow_override=True)
@@ -41,21 +41,21 @@ class _Activated:
             return self._original.call_boxed(
                 keyset, query, key, value, dropout_p, is_causal, return_debug_mask, scale=scale
             )
-        # PyTorch's autograd, above this, records the gradient, and its flash attention has the last query at the last key.
+        # Autograd, above this, records the gradient; PyTorch's flash attention is aligned bottom-right.
         with torch.no_grad():
             options = (is_causal, scale, None, None, _batched.BOTTOM_RIGHT)
             out, lse = _batched.forward_with_lse_cuda(query, key, value, *options)
-        # The backward reads no random numbers without dropout.
+        # Without dropout, the backward reads no random numbers.
         random = torch.empty(2, dtype=torch.uint64, device=query.device)
         unused = torch.empty(0, dtype=torch.uint64, device=query.device)
         return out, lse, None, None, query.shape[2], key.shape[2], random, unused, query.new_empty(0)
 
 
 def register_flash_attention_impl(name: str = "fa512") -> None:
-    """Makes fa512 known to `torch.nn.attention.activate_flash_attention_impl(name)`, where PyTorch (2.11 and later) has that.
+    """Registers fa512 for `torch.nn.attention.activate_flash_attention_impl(name)`, if PyTorch has it (2.11 and later).
 
-    Then `scaled_dot_product_attention` computes by fa512 what it would by FlashAttention-2, where fa512 can; the rest stays with
-    PyTorch's kernel. `torch.nn.attention.restore_flash_attention_impl()` ends it.
+    Once activated, fa512 computes what `scaled_dot_product_attention` would compute by FlashAttention-2, where it supports it;
+    PyTorch's kernel computes the rest. `torch.nn.attention.restore_flash_attention_impl()` deactivates it.
     """
     try:
         from torch.nn.attention import register_flash_attention_impl as register

@@ -1,4 +1,4 @@
-"""What the operators share: the library that they are defined in, its limits, casts, and the words of refusals."""
+"""Shared by the operators: the library that they are defined in, its limits, casts, and error messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BELOW_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
 
 
 def cast(tensor: Tensor) -> Tensor:
-    """To autocast's type, as scaled_dot_product_attention's inputs are."""
+    """Casts to autocast's type, as scaled_dot_product_attention does with its inputs."""
     is_cast = tensor.is_cuda and tensor.is_floating_point() and tensor.dtype != torch.float64
     return tensor.to(torch.get_autocast_dtype("cuda")) if is_cast else tensor
 
@@ -46,14 +46,14 @@ def needs_gradient(*tensors: Tensor) -> bool:
 
 
 def version(tensor: Tensor) -> Optional[int]:
-    """Changes when the tensor is written; None for tensors of inference mode, which are not watched."""
+    """A number that changes when the tensor is written; None for inference tensors, whose writes are not tracked."""
     return None if tensor.is_inference() else tensor._version
 
 
 def why_not_rows(query: Tensor, key: Tensor, value: Tensor, may_differ: dict[int, str], heads: int = 1) -> Optional[str]:
-    """Why rows of these tensors are not computed, by their types, shapes and devices; None where they are.
+    """The reason why tensors of these types, shapes and devices are not supported; None if they are.
 
-    `may_differ` are the dimensions in which K may have other sizes than Q, with their names; `heads` is that of the heads.
+    `may_differ` names the dimensions in which K may differ from Q; `heads` is the index of the heads dimension.
     """
     head_dim = query.shape[-1]
     if not 0 < head_dim <= MAXIMUM_HEAD_DIM or head_dim % ROW_ALIGNMENT:
@@ -75,7 +75,7 @@ def why_not_rows(query: Tensor, key: Tensor, value: Tensor, may_differ: dict[int
 
 
 def _why_not_keys(query: Tensor, key: Tensor, may_differ: dict[int, str], dimension: int) -> Optional[str]:
-    """Why K of another shape than Q is not computed; None where it is."""
+    """The reason why K may not have this shape, given Q; None if it may."""
     sizes = list(enumerate(zip(key.shape, query.shape)))
     if key.dim() != query.dim() or any(of_key != of_query for at, (of_key, of_query) in sizes if at not in may_differ):
         names = " and ".join(may_differ.values())
@@ -91,7 +91,7 @@ def _why_not_keys(query: Tensor, key: Tensor, may_differ: dict[int, str], dimens
 
 
 def why_not_window(left: Optional[int] = None, right: Optional[int] = None) -> Optional[str]:
-    """Why a window is none; None where it is one."""
+    """The reason why this is not a valid window; None if it is."""
     for name, keys in (("window_left", left), ("window_right", right)):
         if keys is not None and keys < 0:
             return f"{name} is {keys}; it must be a number of keys, or None for no limit"
@@ -99,14 +99,14 @@ def why_not_window(left: Optional[int] = None, right: Optional[int] = None) -> O
 
 
 def why_not_align(align: str) -> Optional[str]:
-    """Why this is no place of queries among the keys; None where it is one."""
+    """The reason why this is not a valid alignment; None if it is."""
     if align in (TOP_LEFT, BOTTOM_RIGHT):
         return None
     return f'align is {align!r}; it must be "{TOP_LEFT}" or "{BOTTOM_RIGHT}"'
 
 
 def why_not_lengths(name: str, lengths: Tensor, query: Tensor, what: str) -> Optional[str]:
-    """Why these are no lengths, for each of `what`; None where they are some."""
+    """The reason why these are not valid lengths of `what`; None if they are."""
     if lengths.dtype != torch.int32:
         return f"{name} is {lengths.dtype}; it must be torch.int32"
     if lengths.dim() != 1:
@@ -119,7 +119,7 @@ def why_not_lengths(name: str, lengths: Tensor, query: Tensor, what: str) -> Opt
 def window_of_flash_attn(
     window_size: tuple[int, int], queries: int, keys: int
 ) -> tuple[Optional[int], Optional[int]]:
-    """flash-attn's window as the operators take it, with the last query at the last key: -1, and what reaches beyond every key, is no
+    """flash-attn's window as the operators take it, aligned bottom-right. -1, and a side that reaches beyond every key, mean no
     limit."""
     sides = tuple(window_size)
     if len(sides) != 2 or min(sides) < -1:
@@ -131,11 +131,11 @@ def window_of_flash_attn(
 
 
 def can_shard_heads(query: Any, key: Any, dimension: int = 1) -> bool:
-    """Whether heads of Q stay with those of K and V that they share, however a mesh shards both alike. The specs are DTensor's."""
+    """Whether sharding Q and K alike keeps each head of Q with the head of K and V that it shares. The specs are DTensor's."""
     heads, shared = query.shape[dimension], key.shape[dimension]
     if heads == shared:
         return True
-    # DTensor shards over any dimensions of the mesh together, as long as each shard has a head.
+    # DTensor shards over any combination of mesh dimensions, as long as each shard has a head.
     shards = {1}
     for size in key.mesh.shape:
         shards |= {count * size for count in shards}
@@ -143,7 +143,7 @@ def can_shard_heads(query: Any, key: Any, dimension: int = 1) -> bool:
 
 
 def _has_aligned_rows(tensor: Tensor) -> bool:
-    # A model calls this in every layer, and each question about a tensor costs a good part of a microsecond.
+    # A model calls this in every layer, and each tensor query costs a good part of a microsecond.
     *outer, last = tensor.stride()
     for stride, size in zip(outer, tensor.shape):
         if stride % ROW_ALIGNMENT and size > 1:
@@ -152,7 +152,7 @@ def _has_aligned_rows(tensor: Tensor) -> bool:
 
 
 def why_not_strides(tensors: tuple[tuple[str, Tensor], ...]) -> Optional[str]:
-    """Why these tensors are not computed where they lie; None where they are."""
+    """The reason why tensors with these strides are not supported; None if they are."""
     for name, tensor in tensors:
         if not tensor.is_cuda:
             return f"{name} is on {tensor.device}; it must be on an NVIDIA GPU"
@@ -170,7 +170,7 @@ def refuse_flash_attn_options(
     return_attn_probs: bool,
     instead_of_probabilities: str,
 ) -> None:
-    """Names the argument of flash-attn's functions that is not computed."""
+    """Raises an error that names the first unsupported argument of flash-attn's functions."""
     if dropout_p != 0.0:
         refuse("dropout_p", dropout_p, "it must be 0")
     if return_attn_probs:

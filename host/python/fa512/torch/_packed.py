@@ -1,4 +1,4 @@
-"""Attention of packed sequences: the operators, and the functions on top of them."""
+"""Attention of packed sequences: the operators and the functions built on them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _attention, _attention_with_lse, _attention_backward = define("attention_varlen"
 def why_not_varlen(
     query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, cu_seqlens_k: Optional[Tensor] = None
 ) -> Optional[str]:
-    """Why attention of these packed sequences is not computed, by types and shapes; None where it is."""
+    """The reason why packed sequences of these types and shapes are not supported; None if they are."""
     if query.dim() != 3:
         return f"query has {query.dim()} dimensions; it must be [rows of all sequences, heads, head size]"
     reason = why_not_lengths("cu_seqlens", cu_seqlens, query, "sequences + 1")
@@ -59,13 +59,13 @@ def why_not_varlen(
 def why_not_varlen_here(
     query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, cu_seqlens_k: Optional[Tensor] = None
 ) -> Optional[str]:
-    """As `why_not_varlen`, and by where the tensors lie."""
+    """`why_not_varlen`, also considering where the tensors lie."""
     reason = why_not_varlen(query, key, value, cu_seqlens, cu_seqlens_k)
     return reason or why_not_strides((("query", query), ("key", key), ("value", value)))
 
 
 class _Options(NamedTuple):
-    """What the operators take behind `cu_seqlens`, in the order and with the defaults of their schemas."""
+    """The operators' arguments after `cu_seqlens`, in the order and with the defaults of their schemas."""
 
     max_seqlen: int
     is_causal: bool = False
@@ -79,7 +79,7 @@ class _Options(NamedTuple):
     align: str = TOP_LEFT
 
     def of_native(self) -> dict[str, Any]:
-        """As `fa512.attention_varlen` takes them."""
+        """As arguments of `fa512.attention_varlen`."""
         window = (self.window_left, self.window_right)
         scores = {"softcap": self.softcap, "alibi_slopes": self.alibi_slopes}
         keys = {"cu_seqlens_k": self.cu_seqlens_k, "align": self.align}
@@ -87,15 +87,15 @@ class _Options(NamedTuple):
         return {**limits, **scores, **keys}
 
     def limits(self) -> tuple[Any, ...]:
-        """What the backward takes of them behind the lengths."""
+        """The arguments that the backward takes after the lengths."""
         return self[1:5]
 
     def scores(self) -> tuple[Any, ...]:
-        """What is done to scores."""
+        """The score modifications."""
         return self[5:7]
 
 
-# The kernels. Allocation, checks and the launch are those of `fa512.attention_varlen`.
+# The kernels. Allocation, checks and launch are those of `fa512.attention_varlen`.
 
 
 def _forward_cuda(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Tensor:
@@ -124,13 +124,13 @@ def backward(
     window_left: Optional[int] = None,
     window_right: Optional[int] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """PyTorch's own flash backward, on our O and LSE: they mean the same. Without dropout it reads no random numbers.
+    """PyTorch's own flash backward on O and LSE of fa512, which have the same meaning. Without dropout it reads no random numbers.
 
-    It adds up the gradients of K and V over the heads of Q that share them. It has the last query of a sequence at its last key.
+    It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right in each sequence.
     """
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
     cu_seqlens_k = cu_seqlens if cu_seqlens_k is None else cu_seqlens_k
-    # A window that is as wide as the longest keys counts as no limit there, which is wrong for more queries than keys.
+    # PyTorch treats a window as wide as the longest keys as no limit, which is wrong if there are more queries than keys.
     longest_k = max(max_seqlen, max_seqlen_k or 0)
     lengths = (cu_seqlens, cu_seqlens_k, max_seqlen, longest_k)
     window = {"window_size_left": window_left, "window_size_right": window_right}
@@ -142,7 +142,7 @@ def backward(
 implement("attention_varlen", _forward_cuda, _forward_with_lse_cuda, backward)
 
 
-# What they return, without computing it.
+# Fake implementations: outputs without computation.
 
 
 def _new_lse(query: Tensor) -> Tensor:
@@ -164,7 +164,7 @@ register_fakes("attention_varlen", _why_not_arguments, new_like, _new_lse, torch
 
 
 def _why_no_gradient(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Optional[str]:
-    """Why PyTorch's backward does not compute this; None where it does."""
+    """The reason why PyTorch's backward does not support this; None if it does."""
     asked = _Options(*options)
     reason = why_no_gradient_of_scores(*asked.scores())
     if reason is not None or asked.cu_seqlens_k is None:
@@ -175,7 +175,7 @@ def _why_no_gradient(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tens
 def why_no_gradient_of_limits(
     align: str, is_causal: bool, scale: Optional[float], window_left: Optional[int], window_right: Optional[int]
 ) -> Optional[str]:
-    """Why PyTorch's backward does not compute these where keys have lengths of their own; None where it does."""
+    """The reason why PyTorch's backward does not support these if K has other lengths than Q; None if it does."""
     if align == BOTTOM_RIGHT or not (is_causal or window_left is not None or window_right is not None):
         return None
     found = f'a gradient is required of keys with lengths of their own and a limit aligned "{TOP_LEFT}"'
@@ -213,16 +213,16 @@ def attention_varlen(
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale · QKᵀ + mask) · V of packed sequences, with a gradient.
 
-    `query`, `key` and `value` are float16 or bfloat16 [rows of all sequences, heads, head size]; `key` and `value` may have fewer heads,
-    as for `attention`. Sequence s is the rows from cu_seqlens[s] up to cu_seqlens[s + 1]; `cu_seqlens` is int32 on their GPU, and nobody
-    waits for it. `max_seqlen` is the length of the longest, or a bound.
+    `query`, `key` and `value` are float16 or bfloat16 [rows of all sequences, heads, head size]; `key` and `value` may have fewer
+    heads, as for `attention`. Sequence s is rows cu_seqlens[s] up to cu_seqlens[s + 1]. `cu_seqlens` is int32 on the same GPU; the
+    host does not wait for it. `max_seqlen` is the length of the longest sequence, or a bound.
 
-    With `cu_seqlens_k`, sequences have other lengths in `key` and `value`, which are [rows, heads, head size] of their own; `max_seqlen_k` is
-    the longest of these. `align` then tells where queries are among the keys, as for `attention`, and a gradient of limits needs
-    "bottom-right". A query whose sequence has no key gets zeros.
+    With `cu_seqlens_k`, sequences have other lengths in `key` and `value`, which then have their own number of rows; `max_seqlen_k` is
+    the longest of those. `align` is as for `attention`, and the gradient with `causal` or a window then needs "bottom-right". A query
+    whose sequence has no key gets zeros.
 
-    `window`, `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within each sequence. LSE, float32 [heads, rows], has no
-    gradient.
+    `window`, `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within each sequence. LSE, float32 [heads, rows],
+    has no gradient.
     """
     longest = query.shape[0] if max_seqlen is None else max_seqlen
     keys = _keys_apart(cu_seqlens, cu_seqlens_k, max_seqlen_k, align)
@@ -234,7 +234,7 @@ def attention_varlen(
 def _keys_apart(
     cu_seqlens: Tensor, cu_seqlens_k: Optional[Tensor], max_seqlen_k: Optional[int], align: str
 ) -> tuple[Any, ...]:
-    """What the operators are told of lengths of keys; nothing where they are those of queries, which faster kernels may compute."""
+    """The operators' arguments for lengths of keys; none if they equal those of queries, which faster kernels may compute."""
     return () if cu_seqlens_k is None or cu_seqlens_k is cu_seqlens else (cu_seqlens_k, max_seqlen_k, align)
 
 
@@ -258,9 +258,9 @@ def flash_attn_varlen_func(
 ) -> Tensor:
     """flash-attn's `flash_attn_varlen_func` for float16 or bfloat16 tensors [rows of all sequences, heads, head size].
 
-    `k` and `v` may have fewer heads. Their sequences may have other lengths; `causal` and `window_size` have the last query of each at its
-    last key then. Where the lengths are those of `q`, pass one tensor as `cu_seqlens_q` and `cu_seqlens_k`. What is not computed is an
-    error that names the argument, as is a gradient with a softcap or slopes.
+    `k` and `v` may have fewer heads. Their sequences may have other lengths; `causal` and `window_size` are then aligned bottom-right
+    in each sequence. If the lengths are equal, pass the same tensor as `cu_seqlens_q` and `cu_seqlens_k`. What is not supported, such as
+    a gradient with a softcap or slopes, raises an error that names the argument.
     """
     refuse_flash_attn_options((q, k, v), dropout_p, deterministic, return_attn_probs, "fa512.torch.attention_varlen")
     if block_table is not None:

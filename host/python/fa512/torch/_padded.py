@@ -1,4 +1,4 @@
-"""Attention of padded batches, whose entries use some of their rows: the operators, and the function on top of them."""
+"""Attention of padded batches, whose entries use only some of their rows: the operators and the function built on them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _HEADS = 2
 def why_not_padded(
     query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor] = None, seqused_k: Optional[Tensor] = None
 ) -> Optional[str]:
-    """Why attention of this padded batch is not computed, by types and shapes; None where it is."""
+    """The reason why a padded batch of these types and shapes is not supported; None if it is."""
     if query.dim() != 4:
         return f"query has {query.dim()} dimensions; it must be [batch, sequence, heads, head size]"
     for name, used in (("seqused_q", seqused_q), ("seqused_k", seqused_k)):
@@ -71,16 +71,16 @@ def _why_not_one_behind_the_other(name: str, tensor: Tensor) -> Optional[str]:
 def why_not_padded_here(
     query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor] = None, seqused_k: Optional[Tensor] = None
 ) -> Optional[str]:
-    """As `why_not_padded`, and by where the tensors lie."""
+    """`why_not_padded`, also considering where the tensors lie."""
     reason = why_not_padded(query, key, value, seqused_q, seqused_k)
     return reason or why_not_strides((("query", query), ("key", key), ("value", value)))
 
 
-# The kernels. Checks and the launch are those of `fa512.attention_padded`.
+# The kernels. Checks and launch are those of `fa512.attention_padded`.
 
 
 def _new_out(query: Tensor, seqused_q: Optional[Tensor]) -> Tensor:
-    """Rows that are not used are zeros: a model goes on with them."""
+    """O, with zeros in unused rows: a model computes on with them."""
     return new_like(query) if seqused_q is None else query.new_zeros(query.shape)
 
 
@@ -109,7 +109,7 @@ def _forward_with_lse_cuda(
 
 
 def _unused(seqused: Optional[Tensor], tensor: Tensor) -> Tensor:
-    """Which rows of each entry are not used, [batch, sequence, 1, 1]."""
+    """Mask of the unused rows of each entry, [batch, sequence, 1, 1]."""
     batch, rows = tensor.shape[:2]
     if seqused is None:
         return torch.zeros(batch, rows, 1, 1, dtype=torch.bool, device=tensor.device)
@@ -117,7 +117,7 @@ def _unused(seqused: Optional[Tensor], tensor: Tensor) -> Tensor:
 
 
 def _halves(seqused: Optional[Tensor], tensor: Tensor) -> Tensor:
-    """`cu_seqlens` of twice as many packed sequences: what each entry uses, and behind it what it does not."""
+    """`cu_seqlens` of twice as many packed sequences: the used rows of each entry, then its unused rows."""
     batch, rows = tensor.shape[:2]
     begins = rows * torch.arange(batch + 1, dtype=torch.int32, device=tensor.device)
     used = rows if seqused is None else seqused.clamp(0, rows)
@@ -136,9 +136,9 @@ def backward(
     seqused_k: Optional[Tensor],
     *limits: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """That of packed sequences, of which every other one is what an entry does not use. So the host learns no length.
+    """The backward of packed sequences, alternately the used and the unused rows of an entry, so that the host needs no length.
 
-    Rows that are not used have the gradient 0, whatever they hold.
+    Unused rows get the gradient 0, whatever they hold.
     """
     unused_q, unused_k = _unused(seqused_q, query), _unused(seqused_k, key)
     rows = [tensor.flatten(0, 1) for tensor in (grad, query, key, value, out)]
@@ -154,7 +154,7 @@ def backward(
 implement("attention_padded", _forward_cuda, _forward_with_lse_cuda, backward)
 
 
-# What they return, without computing it.
+# Fake implementations: outputs without computation.
 
 
 def _why_not_arguments(
@@ -163,7 +163,7 @@ def _why_not_arguments(
     asked = Options(*options)
     reason = why_not_padded(query, key, value, seqused_q, seqused_k) or why_not_align(asked.align)
     reason = reason or why_not_window(asked.window_left, asked.window_right)
-    # To scores, they are packed sequences.
+    # For score modifications, entries count as packed sequences.
     return reason or why_not_scores(query.flatten(0, 1), key.flatten(0, 1), *asked.scores())
 
 
@@ -176,7 +176,7 @@ register_fakes("attention_padded", _why_not_arguments, new_like, _new_lse, new_l
 def _why_no_gradient(
     query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
 ) -> Optional[str]:
-    """Why PyTorch's backward does not compute this; None where it does."""
+    """The reason why PyTorch's backward does not support this; None if it does."""
     asked = Options(*options)
     reason = why_no_gradient_of_scores(*asked.scores())
     is_one_corner = seqused_q is None and seqused_k is None and query.shape[1] == key.shape[1]
@@ -213,14 +213,14 @@ def attention_padded(
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale · QKᵀ + mask) · V of a padded batch, with a gradient.
 
-    `query`, `key` and `value` are float16 or bfloat16 [batch, sequence, heads, head size]; `key` and `value` may have fewer heads and another
-    sequence, as for `attention`. Entry b uses its first seqused_q[b] queries and its first seqused_k[b] keys: int32 [batch] on their GPU, for
-    which nobody waits; all of them without. Queries that are not used, or have no key, get zeros. What is not used changes nothing, and has
-    the gradient 0.
+    `query`, `key` and `value` are float16 or bfloat16 [batch, sequence, heads, head size]; `key` and `value` may have fewer heads and
+    another sequence length, as for `attention`. Entry b uses its first seqused_q[b] queries and its first seqused_k[b] keys. Both are
+    int32 [batch] on the same GPU, and the host does not wait for them; if not given, all rows are used. Unused queries, and queries
+    without a key, get zeros. Unused rows do not affect the result, and have the gradient 0.
 
-    `align` tells where the used queries are among the used keys, as for `attention`; a gradient of limits needs "bottom-right". `window`,
-    `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within what is used. LSE, float32 [batch, heads, sequence], has no
-    gradient.
+    `align` says how the used queries are aligned with the used keys, as for `attention`; the gradient with `causal` or a window needs
+    "bottom-right" if they may differ in number. `window`, `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within
+    the used rows. LSE, float32 [batch, heads, sequence], has no gradient.
     """
     options = (causal, scale, *(window or (None, None)), align, softcap, alibi_slopes)
     if not return_lse:

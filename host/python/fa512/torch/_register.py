@@ -1,4 +1,4 @@
-"""What every kind of attention is registered with: schemas, kernels, autograd, autocast, sharding."""
+"""Registration shared by every kind of attention: schemas, kernels, autograd, autocast, sharding."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _INPUTS = "Tensor query, Tensor key, Tensor value"
 
 
 def new_like(tensor: Tensor) -> Tensor:
-    """A tensor of this shape, without gaps."""
+    """A contiguous tensor of this shape."""
     return tensor.new_empty(tensor.shape)
 
 
 def define(name: str, options: str, of_backward: str) -> tuple[Any, Any, Any]:
-    """The operators `name`, `name`_with_lse and `name`_backward, with what they take behind the tensors."""
+    """The operators `name`, `name`_with_lse and `name`_backward; `options` are their arguments after the tensors."""
     schemas = {
         name: f"({_INPUTS}, {options}) -> Tensor",
         f"{name}_with_lse": f"({_INPUTS}, {options}) -> (Tensor, Tensor)",
@@ -45,7 +45,7 @@ def register_fakes(
     new_lse: Callable[[Tensor], Tensor],
     new_gradient: Callable[[Tensor], Tensor],
 ) -> None:
-    """What these operators return, without computing it. `why_not` is given the arguments of `name`; the others make tensors for Q, and
+    """Fake implementations of these operators. `why_not` gets the arguments of `name`; the other functions make tensors for O, and
     a gradient for Q, K or V."""
 
     def require(*arguments: Any) -> None:
@@ -68,21 +68,21 @@ def register_fakes(
 
 
 class Kept(NamedTuple):
-    """What the backward takes behind Q, K, V, O and LSE."""
+    """The arguments that the backward takes after Q, K, V, O and LSE."""
 
     lengths: tuple[Optional[Tensor], ...]
     options: tuple[Any, ...]
 
 
 def register_autograd(name: str, why_no_gradient: Callable[..., Optional[str]], keep: Callable[..., Kept]) -> None:
-    """The gradient of the operators `name` and `name`_with_lse, by `name`_backward. Both functions are given the operator's arguments."""
+    """Registers `name`_backward as the gradient of `name` and `name`_with_lse. Both functions get the operator's arguments."""
     operators = torch.ops.fa512
     forward = getattr(operators, name).default
     with_lse = getattr(operators, f"{name}_with_lse").default
     backward = getattr(operators, f"{name}_backward").default
 
     def forward_autograd(*arguments: Any) -> Tensor:
-        """With a gradient to come, LSE is computed, too."""
+        """Computes LSE too if a gradient will be needed."""
         if needs_gradient(*tensors_of(arguments)):
             return with_lse(*arguments)[0]
         with torch._C._AutoDispatchBelowAutograd():
@@ -110,7 +110,7 @@ def register_autograd(name: str, why_no_gradient: Callable[..., Optional[str]], 
 
 
 def register_autocast(name: str, cast_options: Callable[..., tuple[Any, ...]] = lambda *options: options) -> None:
-    """Casts Q, K and V of the operators `name` and `name`_with_lse to autocast's type, as scaled_dot_product_attention."""
+    """Casts Q, K and V of the operators `name` and `name`_with_lse to autocast's type, as scaled_dot_product_attention does."""
     for each in (name, f"{name}_with_lse"):
         operator = getattr(torch.ops.fa512, each).default
 
@@ -122,7 +122,7 @@ def register_autocast(name: str, cast_options: Callable[..., tuple[Any, ...]] = 
 
 
 class Sharding(NamedTuple):
-    """One way to divide an attention among GPUs: the dimension of each kind of tensor that is divided, None where it is whole."""
+    """One way to shard an attention: for each kind of tensor the dimension that is sharded, None if it is replicated."""
 
     rows: Optional[int] = None
     """Of Q, K, V, O and gradients."""
@@ -142,8 +142,8 @@ _RANKS_OF_SCORES = {"alibi_slopes": 2, "bias": 4}
 
 
 def register_sharding(name: str, heads: Sharding, *others: Sharding) -> None:
-    """Tells DTensor how the operators `name`, `name`_with_lse and `name`_backward can be divided: there nothing is gathered. `heads`
-    is left out where it would part heads of Q from those of K and V that they share."""
+    """Tells DTensor how the operators `name`, `name`_with_lse and `name`_backward can be sharded without a collective. `heads` is
+    skipped if it would separate heads of Q from the heads of K and V that they share."""
     try:
         from torch.distributed.tensor import Replicate, Shard
         from torch.distributed.tensor.experimental import register_sharding as register

@@ -1,4 +1,4 @@
-"""What is done to scores before the softmax: softcap, ALiBi slopes and a bias, as the operators and the functions take them."""
+"""Score modifications before the softmax (softcap, ALiBi slopes, bias), as arguments of the operators and functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def why_not_scores(
     alibi_slopes: Optional[Tensor] = None,
     bias: Optional[Tensor] = None,
 ) -> Optional[str]:
-    """Why these changes of scores are not computed; None where they are. Q and K of three dimensions are packed sequences."""
+    """The reason why these score modifications are not supported; None if they are. Q and K of rank 3 are packed sequences."""
     if softcap is not None and not MINIMUM_SOFTCAP <= softcap <= MAXIMUM_SOFTCAP:
         return f"softcap is {softcap}; it must be from {MINIMUM_SOFTCAP:g} to {MAXIMUM_SOFTCAP:g}, or None"
     reason = None if alibi_slopes is None else _why_not_slopes(query, alibi_slopes)
@@ -63,7 +63,7 @@ def _why_not_bias(query: Tensor, key: Tensor, bias: Tensor) -> Optional[str]:
 def why_no_gradient_of_scores(
     softcap: Optional[float] = None, alibi_slopes: Optional[Tensor] = None, bias: Optional[Tensor] = None
 ) -> Optional[str]:
-    """Why PyTorch's backward does not compute these; None where there are none."""
+    """The reason why there is no gradient with these; None if none is given."""
     for name, given in (("softcap", softcap), ("alibi_slopes", alibi_slopes), ("bias", bias)):
         if given is not None:
             return f"a gradient is required with {name}, which PyTorch's backward does not know; leave it out, or use torch.no_grad()"
@@ -71,13 +71,13 @@ def why_no_gradient_of_scores(
 
 
 def tensors_of(options: tuple[Any, ...]) -> list[Tensor]:
-    """Those among an operator's options."""
+    """The tensors among an operator's options."""
     return [option for option in options if isinstance(option, Tensor)]
 
 
 def placement(spec: Any, rank: int, dimension: int) -> Any:
-    """How DTensor shards slopes (of rank 2) or a bias (of rank 4) where batches (dimension 0) or heads (1) are: what it lacks or has
-    once is whole. None for what is not a tensor."""
+    """DTensor's placement of slopes (rank 2) or a bias (rank 4) when batches (dimension 0) or heads (1) are sharded. A dimension that is
+    missing or of size 1 is replicated. None for what is not a tensor."""
     from torch.distributed.tensor import Replicate, Shard
 
     if not hasattr(spec, "placements"):
@@ -87,7 +87,7 @@ def placement(spec: Any, rank: int, dimension: int) -> Any:
 
 
 def bias_of_mask(mask: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """PyTorch's `attn_mask`, boolean or of the type of Q, as a bias, whose last dimension is whole and without gaps."""
+    """PyTorch's `attn_mask`, boolean or of the type of Q, as a bias whose last dimension is full and contiguous."""
     if mask.dtype not in (torch.bool, query.dtype):
         raise ValueError(
             f"attn_mask is {mask.dtype} and query {query.dtype}; a mask must be boolean, or a bias of the type of query"
@@ -102,5 +102,5 @@ def bias_of_mask(mask: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Ten
 
 
 def of_flash_attn(softcap: float, alibi_slopes: Optional[Tensor]) -> tuple[Optional[float], Optional[Tensor]]:
-    """flash-attn's arguments as the operators take them: a softcap of 0 is none."""
+    """flash-attn's arguments as the operators take them: a softcap of 0 means none."""
     return softcap or None, None if alibi_slopes is None else alibi_slopes.contiguous()

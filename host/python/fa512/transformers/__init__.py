@@ -1,8 +1,8 @@
-"""The attention `fa512_flash` for transformers 5, and what is built on it (sentence-transformers).
+"""The attention `fa512_flash` for transformers 5 and packages built on it (sentence-transformers).
 
 Importing this registers it: `AutoModel.from_pretrained(..., attn_implementation="fa512_flash", dtype=torch.float16)`. Padded batches
-are computed as packed ones. What fa512 does not compute goes to PyTorch, with one warning for each reason; `register(strict=True)`
-makes that an error.
+are computed packed. What fa512 does not support is computed by PyTorch, with one warning per reason; `register(strict=True)` makes it
+an error.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _names: set[str] = set()
 
 
 def register(name: str = NAME, *, strict: bool = False) -> None:
-    """Registers the attention with transformers under `name`, which must hold "flash".
+    """Registers the attention with transformers under `name`, which must contain "flash".
 
-    With `strict`, what fa512 does not compute is an error instead of a warning.
+    With `strict`, what fa512 does not support raises an error instead of a warning.
     """
     if "flash" not in name:
         raise ValueError(f'name is {name!r}; it must hold "flash"')
@@ -38,7 +38,7 @@ def register(name: str = NAME, *, strict: bool = False) -> None:
 
 
 def _answer_lazy_imports() -> None:
-    """Lets transformers find the functions behind our names, which it looks up by name for everything with "flash" in it."""
+    """Lets transformers find the functions behind our name, which it looks up for every name that contains "flash"."""
     original: Callable[..., Any] = _flash._lazy_imports
 
     @functools.wraps(original)

@@ -1,4 +1,4 @@
-"""The attention that is registered with transformers: which of its calls fa512 computes, and how."""
+"""The attention registered with transformers: which calls fa512 computes, and how."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ._lengths import are_known_equal
 
 _LOGGER = logging.getLogger("fa512.transformers")
 _warned: set[str] = set()
-# Arguments of transformers that change what is computed, and that neither the kernels nor PyTorch's attention know.
+# Arguments of transformers that change the result, and that neither the kernels nor PyTorch's attention support.
 _NOBODY_COMPUTES = ("s_aux", "indices", "block_indices")
-# PyTorch's attention does not know a softcap. That of batches takes a position bias as a mask, that of packed sequences does not.
+# PyTorch's attention has no softcap. For batches it takes a position bias as a mask; for packed sequences it does not.
 _DROPPED_BY_PYTORCH = ("softcap", *_NOBODY_COMPUTES)
 _DROPPED_OF_PACKED = (*_DROPPED_BY_PYTORCH, "position_bias")
 
 
 @torch.compiler.assume_constant_result
 def _warn(by: str, reason: str) -> bool:
-    """Once for each reason; while a model is compiled, when it is."""
+    """Warns once per reason; while a model is being compiled, at compile time."""
     if reason not in _warned:
         _warned.add(reason)
         _LOGGER.warning("fa512: this attention is computed by %s: %s", by, reason)
@@ -34,7 +34,7 @@ def _warn(by: str, reason: str) -> bool:
 
 
 def _cast_by_autocast(tensor: Tensor) -> Tensor:
-    """As it will be: autocast casts in the operator."""
+    """The tensor as it will be after autocast, which casts inside the operator."""
     if tensor.is_cuda and torch.is_autocast_enabled("cuda"):
         return tensor.to(torch.get_autocast_dtype("cuda"))
     return tensor
@@ -58,7 +58,7 @@ def _why_not_scores(q: Tensor, k: Tensor, v: Tensor, softcap: Optional[float], b
 
 
 def _bias(query: Tensor, keys: int, padding: Optional[Tensor], others: dict[str, Any]) -> Optional[Tensor]:
-    """The position bias as the operators take it, of which padding excludes keys."""
+    """The position bias as the operators take it, with the padding's keys excluded."""
     bias = others.get("position_bias")
     if bias is None:
         return None
@@ -69,19 +69,19 @@ def _bias(query: Tensor, keys: int, padding: Optional[Tensor], others: dict[str,
 
 
 def _window(longest: int, others: dict[str, Any]) -> Optional[int]:
-    """How many keys a query sees back, its own among them; None where that are all of them."""
+    """Number of keys that a query sees back, its own included; None for all."""
     window = others.get("sliding_window")
     return window if window is not None and window < longest else None
 
 
 def _sides(window: Optional[int], causal: bool) -> tuple[Optional[int], Optional[int]]:
-    """The same as the operators take it; without the causal rule it reaches as far ahead."""
+    """The window as the operators take it; without the causal mask it reaches as far ahead as back."""
     side = None if window is None else window - 1
     return side, None if causal else side
 
 
 def _refuse(names: tuple[str, ...], others: dict[str, Any], by: str) -> None:
-    """Refuses what would be dropped silently where `by` computes."""
+    """Raises an error for arguments that `by` would silently ignore."""
     for name in names:
         if others.get(name) is not None:
             raise ValueError(f"{name} is given, which neither fa512 nor {by} computes")
@@ -90,8 +90,8 @@ def _refuse(names: tuple[str, ...], others: dict[str, Any], by: str) -> None:
 def _mask_for_sdpa(
     mask: Optional[Tensor], query: Tensor, key: Tensor, causal: bool, window: Optional[int]
 ) -> Optional[Tensor]:
-    """What SDPA has to be told: it reads no padding masks, knows no windows, and has the first query at the first key. A mask of four
-    dimensions has all of that in it."""
+    """SDPA's arguments: it reads no padding masks, has no windows, and aligns top-left. A four-dimensional mask already has all of
+    that in it."""
     if mask is not None and mask.dim() != 2:
         return mask
     queries, keys = query.shape[2], key.shape[2]
@@ -105,7 +105,7 @@ def _mask_for_sdpa(
 
 
 def _why_not_keys(queries: int, keys: int, is_padded: bool, window: Optional[int]) -> Optional[str]:
-    """Why other numbers of keys than of queries are not computed; None where they are."""
+    """The reason why these numbers of keys and queries are not supported; None if they are."""
     if queries != keys and is_padded:
         return f"padding is given with {queries} queries and {keys} keys"
     if queries > keys and window is not None:
@@ -125,16 +125,16 @@ def attention_forward(
     is_causal: Optional[bool] = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of [batch, heads, sequence, head size] as [batch, sequence, heads, head size], as transformers calls it.
+    """Attention of [batch, heads, sequence, head size], returned as [batch, sequence, heads, head size], as transformers calls it.
 
-    The last query is at the last key: keys before those of the queries are cached ones.
+    Bottom-right aligned: earlier keys come from the cache.
     """
     causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     if attention_mask is None and _is_packed(others):
         return _packed(strict, query, key, value, dropout, scaling, causal, others), None
     padding = attention_mask if attention_mask is not None and attention_mask.dim() == 2 else None
     if padding is not None:
-        # Keys behind the mask are none yet.
+        # Keys beyond the mask are not filled yet.
         key, value = (tensor[:, :, : padding.shape[1]] for tensor in (key, value))
     q, k, v = _cast_by_autocast(query), _cast_by_autocast(key), _cast_by_autocast(value)
     reason = _why_not_options(dropout, others) or _operators.why_not_here(q, k, v)
@@ -168,7 +168,7 @@ def attention_forward(
 
 
 def _is_packed(others: dict[str, Any]) -> bool:
-    """Whether sequences lie one behind the other, without a mask that keeps them apart."""
+    """Whether the rows are packed sequences, without a mask that separates them."""
     lengths = others.get("cu_seq_lens_q")
     return lengths is not None and lengths.shape[0] > 2
 

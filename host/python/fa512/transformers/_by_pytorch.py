@@ -1,4 +1,4 @@
-"""Packed sequences that fa512 does not compute, by PyTorch."""
+"""Packed sequences that fa512 does not support, computed by PyTorch."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def attention_varlen(
     scale: Optional[float],
     window: Optional[int],
 ) -> Tensor:
-    """Attention of packed sequences [rows, heads, head size] that may see `window` tokens back (and ahead, without the causal
-    rule): by PyTorch's FlashAttention-2 where that can, else sequence by sequence, which waits for the lengths."""
+    """Attention of packed sequences [rows, heads, head size] that see `window` tokens back (and, if not causal, ahead). Uses PyTorch's
+    FlashAttention-2 if it supports them, else computes each sequence by itself, which waits for the lengths."""
     head_dim = query.shape[-1]
     if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and head_dim % 8 == 0 and head_dim <= 256:
         left = None if window is None else window - 1
@@ -55,7 +55,7 @@ def attention_varlen(
 
 
 def near(queries: int, keys: int, window: int, is_causal: bool, device: torch.device) -> Tensor:
-    """Which keys are within the window of each query; the last query stands at the last key."""
+    """Mask of the keys within each query's window, bottom-right aligned."""
     query, key = torch.arange(keys - queries, keys, device=device), torch.arange(keys, device=device)
     back = query[:, None] - key[None, :]
     return (back < window) & (back >= 0 if is_causal else back > -window)

@@ -1,4 +1,4 @@
-"""Whether packed sequences have as many keys as queries, where models say both."""
+"""Whether packed sequences have as many keys as queries, for models that pass both lengths."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _known_equal: tuple[Any, ...] = ()
 
 
 def are_known_equal(cu_seqlens_q: Tensor, cu_seqlens_k: Tensor) -> bool:
-    """Whether both are found to say the same.
+    """Whether both hold the same lengths.
 
-    Two tensors are compared once, which waits for the GPU; not while a graph is compiled or captured, when they count as different.
+    Compares two tensors once, which waits for the GPU. While a graph is compiled or captured, different tensors count as different.
     """
     global _known_equal
     if cu_seqlens_q is cu_seqlens_k:

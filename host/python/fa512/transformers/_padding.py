@@ -1,4 +1,4 @@
-"""Padded batches as packed sequences: the mask that says which rows are padding, and the way there and back."""
+"""Padded batches as packed sequences: the padding mask, packing and unpacking."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def _is_window(
     allow_is_bidirectional_skip: bool = False,
     **_: Any,
 ) -> bool:
-    """Whether the mask is that of the model's sliding window and no other. Layers that have one pass it to the attention, too.
+    """Whether the mask is exactly the model's sliding window. Layers that have one pass it to the attention, too.
 
-    transformers passes its size for chunks as well, and forbids the skips where anything else is in the mask.
+    transformers also passes its size for chunked attention, and disallows skipping when the mask contains anything else.
     """
     is_sliding = local_size is not None and local_size == getattr(config, "sliding_window", None)
     has_chunks = getattr(config, "attention_chunk_size", None) is not None
@@ -42,15 +42,15 @@ def mask(
     attention_mask: Optional[Tensor] = None,
     **others: Any,
 ) -> Optional[Tensor]:
-    """For transformers' `AttentionMaskInterface`: None where nothing is masked but by the causal rule and the window, the padding mask
-    [batch, sequence] where nothing else is, and else the mask that PyTorch's attention takes. A padding mask of fewer keys than there
-    are says that the others are none yet: those of a cache that has its final size from the start.
+    """For transformers' `AttentionMaskInterface`. Returns None if nothing but the causal mask and the window applies, the padding mask
+    [batch, sequence] if only padding is added, and else the mask that PyTorch's attention takes. A padding mask of fewer keys than there
+    are means that the others are not filled yet: keys of a cache that is allocated at its final size.
 
-    Without a mask, the last query is at the last key, as in flash-attn: keys before those of the queries are cached ones. As in
-    transformers, telling whether anything is padding waits for the GPU, once for a forward pass of the model.
+    Without a mask the alignment is bottom-right, as in flash-attn: earlier keys come from the cache. As in transformers, checking for
+    padding waits for the GPU, once per forward pass of the model.
     """
     last = kv_offset + kv_length
-    # Of a cache whose tensors have their final size, offsets are on the GPU.
+    # For a cache that is allocated at its final size, offsets are on the GPU.
     is_at_the_end = not isinstance(last, Tensor) and not isinstance(q_offset, Tensor) and q_offset + q_length == last
     is_window = _is_window(**others)
     is_known = is_window or (mask_function in _PLAIN and others.get("local_size") is None)
@@ -59,7 +59,7 @@ def mask(
     skip = "allow_is_causal_skip" if mask_function is causal_mask_function else "allow_is_bidirectional_skip"
     may_skip = is_window or others.get(skip, mask_function is causal_mask_function)
     if is_plain and attention_mask is None and may_skip:
-        # Also while a graph is compiled, in which transformers would make a mask.
+        # Also while a graph is compiled, when transformers would build a mask.
         return None
     if is_plain and attention_mask is not None and attention_mask.dim() == 2 and attention_mask.shape[1] == last:
         if not is_tracing(attention_mask):
@@ -72,7 +72,7 @@ def mask(
         if not is_tracing(attention_mask) and attention_mask.shape == (batch_size, q_length) and q_offset == kv_offset == 0:
             return attention_mask
     if 1 < q_length != kv_length:
-        # transformers would leave the mask out where the first query is at the first key.
+        # transformers would omit a mask that is causal and aligned top-left.
         others["allow_is_causal_skip"] = False
     return sdpa_mask(
         batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask, **others
@@ -80,16 +80,16 @@ def mask(
 
 
 def for_sdpa(padding: Tensor, queries: int, is_causal: bool) -> Tensor:
-    """The mask [batch, 1, queries, keys] of a padded batch of keys, the last of which are those of the queries."""
+    """The mask [batch, 1, queries, keys] of a padded batch of keys; the queries belong to the last keys."""
     keys = padding.shape[1]
     masked = padding.bool()[:, None, None, :].expand(-1, 1, queries, keys)
     return masked.tril(keys - queries) if is_causal else masked
 
 
 class Packing:
-    """Which rows of a padded batch are none of its padding."""
+    """Which rows of a padded batch are not padding."""
 
-    # Layers with a window and those without get a mask each, which hold the same.
+    # Layers with a window and layers without get different mask tensors with the same contents.
     _known: deque[tuple[weakref.ref, Optional[int], Packing]] = deque(maxlen=2)
 
     def __init__(self, padding: Tensor) -> None:
@@ -101,7 +101,7 @@ class Packing:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether padding lies between rows of a sequence, which packing moves closer together. Asked once, as it waits for the GPU."""
+        """Whether there is padding between rows of a sequence, which packing would remove. Computed once, since it waits for the GPU."""
         if self._has_gaps is None:
             before, after = self.rows[:-1], self.rows[1:]
             is_one_sequence = before // self.longest == after // self.longest
@@ -110,7 +110,7 @@ class Packing:
 
     @classmethod
     def of(cls, padding: Tensor) -> Packing:
-        """That of a padding mask. Layers of a model share their masks: `nonzero`, which waits for the GPU, is called once for each."""
+        """The packing of a padding mask. Layers of a model share masks: `nonzero`, which waits for the GPU, is called once for each."""
         for known, known_version, packing in cls._known:
             if known() is padding and known_version == version(padding):
                 return packing
@@ -120,7 +120,7 @@ class Packing:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is padding."""
+        """Whether there is no padding."""
         return self.rows.shape[0] == self.elements
 
     def pack(self, tensor: Tensor) -> Tensor:

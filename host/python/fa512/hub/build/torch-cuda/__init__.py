@@ -1,4 +1,4 @@
-"""fa512 in the layout of the `kernels` hub. It needs the package fa512, which has the kernels.
+"""fa512 in the layout of the `kernels` hub. Needs the package fa512, which contains the kernels.
 
 `LOCAL_KERNELS=fa512/attention=<folder "hub" of the package>` lets `kernels.get_kernel("fa512/attention", version=1)` find it offline.
 """
