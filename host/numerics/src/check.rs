@@ -1,4 +1,4 @@
-//! Compares what a kernel wrote with the reference.
+//! Compares a kernel's outputs with the reference.
 
 mod comparison;
 mod severity;
@@ -19,45 +19,45 @@ pub use tolerance::{UnitScaleBounds, lse_tolerance, output_tolerance};
 
 use tolerance::unresolvable;
 
-/// What O is filled with before a launch: a NaN of every element type whose payload arithmetic does not produce (the
-/// hardware's is 0x7fff), so that an element that still holds it was not written.
+/// Fill value of O before a launch: a NaN in every element type, with a payload that arithmetic does not produce (the
+/// hardware's NaN is 0x7fff). An element that still holds it was not written.
 pub const O_POISON: Bits = 0xffda;
-/// What LSE is filled with before a launch, chosen like [`O_POISON`].
+/// Fill value of LSE before a launch, chosen like [`O_POISON`].
 pub const LSE_POISON: u32 = 0xffa5_5a5a;
-/// Rows that a thread compares at a time.
+/// Rows per parallel task.
 const ROWS_PER_TASK: usize = 64;
 
-/// O and LSE as a kernel left them.
+/// O and LSE after a launch.
 #[derive(Clone, Debug)]
 pub struct Outputs {
-    /// O by the problem's view, filled with [`O_POISON`] before the launch, gaps included.
+    /// O, laid out by the problem's view; filled with [`O_POISON`] before the launch, gaps included.
     pub o: Vec<Bits>,
-    /// LSE `[B,H,S]`, filled with [`LSE_POISON`] before the launch; `None` when it was not asked for.
+    /// LSE `[B,H,S]`, filled with [`LSE_POISON`] before the launch; `None` if it was not requested.
     pub lse: Option<Vec<f32>>,
 }
 
-/// How the outputs of a launch compare with the reference.
+/// Result of comparing a launch's outputs with the reference.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Report {
-    /// O.
+    /// Comparison of O.
     pub output: Comparison,
-    /// LSE; absent when it was not asked for.
+    /// Comparison of LSE; `None` if it was not requested.
     pub lse: Option<Comparison>,
     /// ‖ΔO‖ / ‖O‖.
     pub output_frobenius: f64,
-    /// Elements before and between the rows of O that the kernel wrote to.
+    /// Elements before and between the rows of O that the kernel overwrote.
     pub overwritten_gaps: u64,
-    /// The bounds that were asked besides those from rounding analysis.
+    /// The bounds that were checked in addition to those from rounding analysis.
     pub unit_scale_bounds: Option<UnitScaleBounds>,
 }
 
 impl Report {
-    /// Whether no element still holds the poison.
+    /// Whether no element still holds its fill value.
     pub fn everything_written(&self) -> bool {
         self.output.unwritten == 0 && self.lse.as_ref().is_none_or(|lse| lse.unwritten == 0)
     }
 
-    /// Whether the outputs are right.
+    /// Whether the outputs are correct.
     pub fn passed(&self) -> bool {
         let frobenius = self.unit_scale_bounds.is_none_or(|bounds| self.output_frobenius <= bounds.output_frobenius);
         let lse = self.lse.as_ref().is_none_or(|lse| lse.wrong == 0);
@@ -65,10 +65,10 @@ impl Report {
     }
 }
 
-/// Compares `outputs` with `reference`, which must both be of `inputs`.
+/// Compares `outputs` with `reference`; both must belong to `inputs`.
 ///
 /// # Panics
-/// When `outputs` or `reference` are of another shape.
+/// When `outputs` or `reference` have another shape.
 pub fn check(
     inputs: &Inputs,
     reference: &Reference,
@@ -99,7 +99,7 @@ pub fn check(
             (output, lse)
         })
         .collect();
-    // In order, so that sums are rounded alike whichever thread took which part.
+    // In order, so that sums are rounded alike whichever thread computed which part.
     let (output, lse) = parts.into_iter().fold(<(Comparison, Comparison)>::default(), |(output, lse), later| {
         (output.merge(later.0), lse.merge(later.1))
     });
@@ -164,7 +164,7 @@ fn compare_lse(
     });
 }
 
-/// Elements of the buffers of O and LSE that belong to no row of a sequence and no longer hold the poison.
+/// Elements in the buffers of O and LSE that belong to no row and no longer hold the fill value.
 fn overwritten_gaps(inputs: &Inputs, Outputs { o, lse }: &Outputs) -> u64 {
     let problem = inputs.problem();
     let Shape { batch, heads, sequence, .. } = problem.shape();

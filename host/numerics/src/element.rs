@@ -1,37 +1,37 @@
-//! The bits of an element of Q, K, V or O as a number, and back. All else holds elements as bits, and asks the problem's
-//! [`Element`] what they mean.
+//! Converts the bits of an element of Q, K, V or O to a number and back. All other code holds elements as bits and
+//! takes their meaning from the problem's [`Element`].
 
 use half::{bf16, f16};
 
 pub use contract::config::Element;
 
-/// An element as its 16 bits.
+/// An element, as 16 bits.
 pub type Bits = u16;
 
-/// What the bits of an element type mean.
+/// Conversion between an element type's bits and numbers.
 pub trait Encoding: Copy {
-    /// The number.
+    /// The value of `bits`.
     fn decode(self, bits: Bits) -> f64;
 
-    /// The element nearest to the f32 that is nearest to `value`, of two the even one; infinite where that rounds beyond the
-    /// largest. The same bits on every machine, and for every f32 no rounding but the one to the element.
+    /// Rounds `value` to f32, then to the nearest element, ties to even; overflows to infinity. The same bits on every
+    /// machine. An f32 is rounded only once.
     fn encode(self, value: f64) -> Bits;
 
     /// Largest finite element.
     fn largest(self) -> f64;
 
-    /// Smallest magnitude that rounds to infinity: halfway from the largest element to where the next would be.
+    /// Smallest magnitude that rounds to infinity: the largest element plus half a spacing.
     fn overflow(self) -> f64;
 
-    /// From 1 to the next element.
+    /// Distance from 1 to the next element.
     fn epsilon(self) -> f64;
 
-    /// The relative error of one rounding: half of [`Self::epsilon`].
+    /// Relative error bound of one rounding: half of [`Self::epsilon`].
     fn rounding(self) -> f64 {
         self.epsilon() / 2.0
     }
 
-    /// The absolute error of one rounding where the relative one says nothing.
+    /// Absolute error bound of one rounding, for subnormal results.
     fn smallest_rounding(self) -> f64;
 }
 
@@ -45,7 +45,7 @@ impl Encoding for Element {
 
     fn encode(self, value: f64) -> Bits {
         match self {
-            // Not from_f64, which takes the way by f32 or another, as the machine likes.
+            // Not from_f64, which goes through f32 on some machines and not on others.
             Element::F16 => f16::from_f32(value as f32).to_bits(),
             Element::Bf16 => bf16::from_f32(value as f32).to_bits(),
         }
@@ -59,7 +59,7 @@ impl Encoding for Element {
     }
 
     fn overflow(self) -> f64 {
-        // The largest is 2 − ε times its power of two, and half a spacing is ε/2 of them.
+        // The largest element is (2 − ε)·2ⁿ, and half a spacing there is ε/2·2ⁿ.
         self.largest() / (2.0 - self.epsilon()) * (2.0 - self.rounding())
     }
 
@@ -72,9 +72,9 @@ impl Encoding for Element {
 
     fn smallest_rounding(self) -> f64 {
         match self {
-            // Half the smallest positive number.
+            // Half the smallest positive element.
             Element::F16 => 1.0 / (1 << 25) as f64,
-            // Its subnormal numbers are those of f32, which the kernels' arithmetic may make 0.
+            // bf16's subnormals are f32's, which the kernels' arithmetic may flush to 0.
             Element::Bf16 => f64::from(f32::MIN_POSITIVE),
         }
     }
@@ -84,7 +84,7 @@ impl Encoding for Element {
 mod tests {
     use super::*;
 
-    /// Positive finite elements but the largest, and what follows them.
+    /// Pairs of neighbouring positive finite elements.
     fn neighbours(element: Element) -> impl Iterator<Item = (Bits, Bits)> {
         let largest = element.encode(element.largest());
         (0..largest).map(|bits| (bits, bits + 1))

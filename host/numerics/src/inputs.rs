@@ -1,4 +1,4 @@
-//! Q, K and V in host memory, and seeded ways to fill them.
+//! Q, K and V in host memory, filled from a seed.
 
 mod distribution;
 mod lengths;
@@ -22,26 +22,26 @@ use distribution::{Head, Size};
 use lengths::Sequences;
 pub use lengths::{Lengths, Sequence};
 
-/// A problem with its Q, K and V, each in a storage in which the problem's view says where it lies; several may share one.
+/// A problem with its Q, K and V. Each lies in a storage as the problem's view says; several may share one.
 #[derive(Clone, Debug)]
 pub struct Inputs {
     problem: Problem,
     q: Arc<[Bits]>,
     k: Arc<[Bits]>,
     v: Arc<[Bits]>,
-    /// Those that the rows are, where they are packed.
+    /// The packed sequences; `None` for sequences of one length.
     sequences: Option<Arc<Sequences>>,
-    /// What is added to scores, where the problem has a bias.
+    /// The bias, if the problem has one.
     bias: Option<Arc<[Bits]>>,
-    /// ALiBi slopes, where the problem has them.
+    /// The ALiBi slopes, if the problem has them.
     slopes: Option<Arc<[f32]>>,
 }
 
 impl Inputs {
-    /// Joins a problem and the storages of Q, K and V. A bias and slopes are 0 where the problem has them.
+    /// Combines a problem with the storages of Q, K and V. A bias and slopes that the problem has are filled with 0.
     ///
     /// # Errors
-    /// [`Invalid`] when a storage is shorter than its tensor's view needs.
+    /// [`Invalid`] when a storage is too short for its tensor's view.
     pub fn new(
         problem: Problem,
         q: impl Into<Arc<[Bits]>>,
@@ -64,8 +64,8 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Inputs of `problem` filled by `distribution`, each in a storage of its own. What lies before the first element and
-    /// between rows holds NaN, so that reading it shows.
+    /// Inputs of `problem` filled by `distribution`, each in its own storage. Elements before the first row and between
+    /// rows are NaN, so that reading them shows.
     ///
     /// # Errors
     /// [`Invalid`] when a tensor is larger than host memory can address.
@@ -77,7 +77,7 @@ impl Inputs {
         let size = Size { rows: rows as usize, columns: shape.head_dim as usize };
         let generate = |head| Head::generate(distribution, element, seed, head, size);
         let heads: Vec<_> = heads.map(generate).collect();
-        // Of heads of Q that share K and V, the first has those that were made for it.
+        // Query heads that share K and V use those generated for the first of them.
         let of_keys = || heads.iter().step_by(shape.group() as usize);
         let q = scatter(&problem, Tensor::Q, heads.iter().map(|head| &head.q))?;
         let k = scatter(&problem, Tensor::K, of_keys().map(|head| &head.k))?;
@@ -89,18 +89,18 @@ impl Inputs {
         Ok(Self { bias, slopes, ..Self::new(problem, q, k, v)? })
     }
 
-    /// The same rows as packed sequences of these lengths, in which each attends to its own keys.
+    /// The same rows as packed sequences of these lengths.
     ///
     /// # Errors
-    /// [`Invalid`] when there is more than one batch entry, no sequence, or another number of rows.
+    /// [`Invalid`] when there are several batch entries, no sequences, or the lengths do not sum to the number of rows.
     pub fn packed(self, lengths: &[u32]) -> Result<Self> {
         self.with_lengths(&Lengths::Shared(lengths.to_vec()))
     }
 
-    /// The same with another bias and other slopes, where the problem has them.
+    /// The same inputs with another bias and other slopes, if the problem has them.
     ///
     /// # Errors
-    /// [`Invalid`] when they have other numbers of elements than the problem's.
+    /// [`Invalid`] when their numbers of elements differ from the problem's.
     pub fn with_score_mod(self, bias: Option<Arc<[Bits]>>, slopes: Option<Arc<[f32]>>) -> Result<Self> {
         let (score_mod, shape) = (self.problem.score_mod(), self.problem.shape());
         let given = (bias.as_ref().map(|bias| bias.len() as u64), slopes.as_ref().map(|slopes| slopes.len() as u64));
@@ -111,45 +111,45 @@ impl Inputs {
         Ok(Self { bias, slopes, ..self })
     }
 
-    /// The bias as it is stored, where the problem has one.
+    /// The bias as stored, if the problem has one.
     pub fn bias(&self) -> Option<&Arc<[Bits]>> {
         self.bias.as_ref()
     }
 
-    /// The ALiBi slopes, where the problem has them.
+    /// The ALiBi slopes, if the problem has them.
     pub fn slopes(&self) -> Option<&[f32]> {
         self.slopes.as_deref()
     }
 
-    /// Row `row` of the bias, with an element for each key.
+    /// Row `row` of the bias, an element per key.
     pub fn bias_row(&self, batch: u32, head: u32, row: u32) -> Option<&[Bits]> {
         let view = View::new(self.problem.score_mod().bias?);
         let keys = self.problem.shape().kv_sequence as usize;
         self.bias.as_ref().map(|bias| row_of(bias, view, keys, batch, head, row))
     }
 
-    /// The ALiBi slope of a head; 0 without.
+    /// The ALiBi slope of a head; 0 without ALiBi.
     pub fn slope(&self, batch: u32, head: u32) -> f64 {
         let heads = self.problem.shape().heads as usize;
         let of = |slopes: &[f32]| slopes[(batch as usize * heads + head as usize) % slopes.len()];
         self.slopes().map_or(0.0, |slopes| of(slopes).into())
     }
 
-    /// The same rows as the sequences that `lengths` says.
+    /// The same rows as the sequences described by `lengths`.
     ///
     /// # Errors
-    /// As [`Lengths::apply`].
+    /// As for [`Lengths::apply`].
     pub fn with_lengths(self, lengths: &Lengths) -> Result<Self> {
         let (problem, sequences) = lengths.apply(self.problem)?;
         Ok(Self { problem, sequences: Some(sequences.into()), ..self })
     }
 
-    /// What says on the device where packed sequences are, by the names of the arrays.
+    /// The arrays that describe the sequences on the device (`cu_seqlens`, `seqused`), with their names.
     pub fn lengths(&self) -> &[(Tensor, Arc<[u32]>)] {
         self.sequences.as_ref().map_or(&[], |sequences| &sequences.arrays)
     }
 
-    /// One of these arrays, if it is there.
+    /// One of these arrays, if the problem has it.
     pub fn array(&self, tensor: Tensor) -> Option<&[u32]> {
         self.lengths().iter().find(|(name, _)| *name == tensor).map(|(_, array)| &**array)
     }
@@ -168,7 +168,8 @@ impl Inputs {
         Sequence { rows: 0..sequence, keys: 0..kv_sequence }
     }
 
-    /// The sequence that has `row` of Q of a batch entry; `None` for a row of none, of which no output is written.
+    /// The sequence that contains row `row` of Q in a batch entry; `None` if no sequence does, and no output is
+    /// written.
     pub fn sequence_of(&self, row: u32) -> Option<Sequence> {
         match &self.sequences {
             None => Some(self.whole()),
@@ -176,8 +177,8 @@ impl Inputs {
         }
     }
 
-    /// Floating-point operations by the usual count ([`Shape::operations`]), of each sequence by its own length; with a window by
-    /// the keys of every row.
+    /// Floating-point operations by the usual count ([`Shape::operations`]), summed over sequences. With a window,
+    /// counts the keys of each row.
     pub fn operations(&self) -> f64 {
         let shape = self.problem.shape();
         if self.problem.mask() == Mask::Window {
@@ -203,7 +204,7 @@ impl Inputs {
         self.problem.element()
     }
 
-    /// Columns of a row.
+    /// Elements of a row (D).
     pub fn columns(&self) -> usize {
         self.problem.shape().head_dim as usize
     }
@@ -234,10 +235,10 @@ impl Inputs {
     }
 }
 
-/// A row of the tensor that lies in `storage` by `view`, with so many `columns`.
+/// A row of a tensor of `columns` columns that lies in `storage` as `view` says.
 ///
 /// # Panics
-/// When the row lies beyond the storage.
+/// When the row is outside the storage.
 pub fn row_of(storage: &[Bits], view: View, columns: usize, batch: u32, head: u32, row: u32) -> &[Bits] {
     &storage[row_start(view, batch, head, row)..][..columns]
 }
@@ -248,11 +249,11 @@ pub fn row_start(View { offset, strides }: View, batch: u32, head: u32, row: u32
     (offset + batch * strides.batch + head * strides.head + row * strides.row) as usize
 }
 
-/// Lays the rows of all heads of a tensor out by its view; the rest holds NaN.
+/// Lays out the rows of all heads of a tensor as its view says; everything else is NaN.
 fn scatter<'a>(problem: &Problem, tensor: Tensor, heads: impl Iterator<Item = &'a Rows<Bits>>) -> Result<Vec<Bits>> {
     let Shape { heads: heads_per_batch, sequence, .. } = problem.shape().of(tensor);
     let view = problem.views().of(tensor);
-    // Their sum was checked to fit 64 bits with the view.
+    // The view's check made sure that the sum fits 64 bits.
     let elements = view.offset + problem.extent(tensor);
     let mut storage = Vec::new();
     usize::try_from(elements).ok().and_then(|elements| storage.try_reserve_exact(elements).ok()).ok_or_else(|| {

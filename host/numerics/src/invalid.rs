@@ -1,8 +1,8 @@
-//! Why inputs are refused.
+//! The error type of this crate.
 
 use contract::refusal::Refusal;
 
-/// Sizes, lengths or storages that do not go together; the message says which, and what would.
+/// Sizes, lengths or storages that are inconsistent. The message says which, and what is accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(pub String);
@@ -13,5 +13,5 @@ impl From<Refusal> for Invalid {
     }
 }
 
-/// Result of everything in this crate that can fail.
+/// Result of the fallible functions of this crate.
 pub type Result<T> = std::result::Result<T, Invalid>;

@@ -1,6 +1,6 @@
-//! What attention should give, and whether a kernel's outputs are that: inputs, the forward pass in f64, the comparison.
+//! Inputs for attention, the f64 reference, and the comparison of a kernel's outputs with it.
 //!
-//! This is what computes in the workshop on the CPU, so it is optimised for speed in every profile; the rest of the workshop is not.
+//! This is the workshop's CPU-heavy part, so it is optimised in every profile; the rest of the workshop is not.
 //!
 //! ```
 //! use numerics::inputs::{Distribution, Inputs};

@@ -1,18 +1,16 @@
-//! The forward pass in f64: what a kernel's outputs are compared with.
+//! The forward pass in f64, which kernels' outputs are compared with.
 //!
-//! Contract for inputs that are not finite, which is what the kernels' arithmetic gives without extra work:
-//! - A row with a score of NaN or +∞ among its attended keys has NaN in all of O and in LSE.
-//! - Otherwise a row whose attended scores are all −∞ has zeros in O (or NaN where a column of V is not finite) and −∞ in
-//!   LSE.
-//! - Otherwise an attended NaN in V, or attended infinities of both signs, make the element of O in their column NaN.
-//! - Otherwise attended infinities of one sign make it that infinity; or NaN, where the weight of one of them is so small
-//!   that the element type may round it to 0, since 0 · ∞ is NaN.
-//! - Finite scores of more than about 4·10⁷ in magnitude are beyond what f32 tells apart: such a row is written, but what
-//!   it holds is not said.
-//! - bf16 numbers may be so large (Q times K, or V from about 10³⁰ on) that the sums of a row are beyond f32, in which they
-//!   are accumulated: such a row is written, too, but what it holds is not said.
-//! - A masked element of V that is not finite may make it NaN or leave it alone: a tile's masked probabilities are 0.
-//!   Masked elements of K never matter.
+//! For inputs that are not finite it specifies what the kernels' arithmetic computes without extra work:
+//! - If an attended score is NaN or +∞, the row's O and LSE are NaN.
+//! - Otherwise, if all attended scores are −∞, O is 0 (or NaN where a column of V is not finite) and LSE is −∞.
+//! - Otherwise, an attended NaN in a column of V, or attended infinities of both signs, make that element of O NaN.
+//! - Otherwise, attended infinities of one sign make the element that infinity. It may be NaN if the weight of one of
+//!   them is so small that the element type may round it to 0, since 0 · ∞ is NaN.
+//! - f32 does not resolve finite scores above about 4·10⁷ in magnitude: the row is written, its values are unspecified.
+//! - bf16 numbers may be so large (Q times K, or V from about 10³⁰ on) that the f32 accumulators of a row overflow: the
+//!   row is written, its values are unspecified.
+//! - A masked element of V that is not finite may or may not make an element NaN: a tile's masked probabilities are 0.
+//!   Masked elements of K have no effect.
 
 mod keys;
 mod scores;
@@ -29,63 +27,63 @@ use contract::problem::Shape;
 use keys::{Keys, Space};
 use scores::RowScores;
 
-/// Query rows that one task computes.
+/// Query rows per task.
 const ROWS_PER_TASK: usize = 64;
 
-/// What an element of O may be.
+/// Constraint on an element of O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Close to the value; exactly it if that is infinite.
+    /// Close to the value; equal to it if the value is infinite.
     Close,
-    /// The same, or NaN.
+    /// As [`Self::Close`], or NaN.
     CloseOrNan,
     /// NaN.
     Nan,
-    /// Anything that was written.
+    /// Anything, as long as it was written.
     Anything,
 }
 
-/// One element of O as it should be.
+/// Reference of one element of O.
 #[derive(Clone, Copy, Debug)]
 pub struct ElementReference {
     /// Σ p·v / Σ p, which may be infinite; meaningful under [`Rule::Close`] and [`Rule::CloseOrNan`].
     pub value: f64,
-    /// Σ p·|v| / Σ p: what rounding errors of p are proportional to.
+    /// Σ p·|v| / Σ p: errors of p scale with it.
     pub magnitude: f32,
-    /// What the element may be.
+    /// The constraint on the element.
     pub rule: Rule,
 }
 
-/// What concerns a whole row.
+/// Reference of one row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowReference {
-    /// ln Σ exp(score); NaN and −∞ stand for exactly these.
+    /// ln Σ exp(score). NaN and −∞ are required exactly.
     pub lse: f64,
-    /// An upper bound of scale · Σ|q·k| over the finite keys: what rounding errors of the scores are proportional to. 0
-    /// for a query that is not finite, which has no finite score.
+    /// Upper bound of scale · Σ|q·k| over the finite keys: rounding errors of the scores scale with it. 0 for a query
+    /// that is not finite, which has no finite score.
     pub score_magnitude: f64,
     /// Largest finite |v| of the head.
     pub value_magnitude: f64,
-    /// Whether a sum that kernels keep in f32 may be beyond it; no fp16 numbers are so large.
+    /// Whether a sum that kernels keep in f32 may overflow. Never so for fp16.
     pub beyond_f32: bool,
 }
 
-/// O and LSE in f64 with what is needed to judge how close is close enough.
+/// O and LSE in f64, with what the tolerances depend on.
 #[derive(Debug)]
 pub struct Reference {
-    /// `[B,H,S,D]` contiguous.
+    /// `[B,H,S,D]`, contiguous.
     pub elements: Rows<ElementReference>,
-    /// `[B,H,S]` contiguous.
+    /// `[B,H,S]`, contiguous.
     pub rows: Vec<RowReference>,
 }
 
 impl Reference {
-    /// Bytes of host memory that the reference of a row of so many columns takes.
+    /// Host memory of the reference of a row of so many columns, in bytes.
     pub const fn bytes_of_a_row(columns: u32) -> usize {
         columns as usize * size_of::<ElementReference>() + size_of::<RowReference>()
     }
 
-    /// Computes O and LSE of `inputs`. `progress` is told how many rows were finished, from several threads.
+    /// Computes O and LSE of `inputs`. Calls `progress` with the number of rows just finished, from several threads.
     pub fn compute(inputs: &Inputs, progress: impl Fn(u64) + Sync) -> Self {
         let Shape { heads, sequence, .. } = inputs.problem().shape();
         let (sequence, columns) = (sequence as usize, inputs.columns());

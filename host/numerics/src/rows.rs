@@ -3,7 +3,7 @@
 use std::ops::{Index, IndexMut, Range};
 use std::slice::{ChunksExact, ChunksExactMut};
 
-/// Rows of so many columns, one behind the other.
+/// Rows of equal width, contiguous.
 #[derive(Clone, Debug)]
 pub struct Rows<T> {
     columns: usize,
@@ -11,21 +11,21 @@ pub struct Rows<T> {
 }
 
 impl<T> Rows<T> {
-    /// The rows that `values` are, one behind the other.
+    /// Splits `values` into rows.
     ///
     /// # Panics
-    /// When there are no columns, or the last row is not whole.
+    /// When `columns` is 0, or the last row is incomplete.
     pub fn new(columns: usize, values: Vec<T>) -> Self {
         assert!(values.len().is_multiple_of(columns), "{} values are no rows of {columns}", values.len());
         Self { columns, values }
     }
 
-    /// `rows` rows, each value by its row and column, which are asked for in order.
+    /// `rows` rows, each value computed from its row and column, in order.
     pub fn filled(rows: usize, columns: usize, mut value: impl FnMut(usize, usize) -> T) -> Self {
         Self::new(columns, (0..rows * columns).map(|index| value(index / columns, index % columns)).collect())
     }
 
-    /// Columns of a row.
+    /// Number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
@@ -35,27 +35,27 @@ impl<T> Rows<T> {
         self.values.chunks_exact(self.columns)
     }
 
-    /// Those of `rows`.
+    /// The rows `rows`.
     pub fn of(&self, rows: Range<usize>) -> ChunksExact<'_, T> {
         self.values[rows.start * self.columns..rows.end * self.columns].chunks_exact(self.columns)
     }
 
-    /// The rows, to be changed.
+    /// The rows, mutable.
     pub fn iter_mut(&mut self) -> ChunksExactMut<'_, T> {
         self.values.chunks_exact_mut(self.columns)
     }
 
-    /// Their values, one behind the other.
+    /// All values, row by row.
     pub fn values(&self) -> &[T] {
         &self.values
     }
 
-    /// Their values, to be changed.
+    /// All values, mutable.
     pub fn values_mut(&mut self) -> &mut [T] {
         &mut self.values
     }
 
-    /// Rows of what `function` makes of each value.
+    /// Applies `function` to every value.
     pub fn map<U>(&self, function: impl FnMut(&T) -> U) -> Rows<U> {
         Rows { columns: self.columns, values: self.values.iter().map(function).collect() }
     }

@@ -1,7 +1,7 @@
-//! What an argument is: a tensor of PyTorch, an array of CuPy or JAX, or anything else that says where its elements lie.
+//! Reads array arguments: tensors of PyTorch, arrays of CuPy or JAX, and other objects that describe their memory.
 //!
-//! Three protocols are known, asked in this order: DLPack's table of C functions (PyTorch 2.10 and later), DLPack's capsules, and
-//! `__cuda_array_interface__`.
+//! Supports three protocols, tried in this order: DLPack's C exchange API (PyTorch 2.10 and later), DLPack capsules,
+//! and `__cuda_array_interface__`.
 
 use std::ffi::{CStr, c_void};
 
@@ -13,7 +13,7 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
 
 use crate::dlpack::{self, Element, ExchangeApi};
 
-/// Most dimensions that an argument has.
+/// Maximum number of dimensions of an argument.
 pub const MAXIMUM_RANK: usize = 4;
 /// fp16.
 pub const HALF: Element = Element { code: dlpack::FLOAT, bits: 16, lanes: 1 };
@@ -30,36 +30,36 @@ const CAPSULE: &CStr = c"dltensor";
 const CAPSULE_VERSIONED: &CStr = c"dltensor_versioned";
 const EXCHANGE_CAPSULE: &CStr = c"dlpack_exchange_api";
 
-/// An argument, read.
+/// An array argument, read.
 pub struct Array {
-    /// The address of its first element.
+    /// Address of its first element.
     pub address: u64,
     /// Type of its elements.
     pub element: Element,
     rank: usize,
     shape: [i64; MAXIMUM_RANK],
-    /// In elements.
+    /// Strides in elements.
     strides: [i64; MAXIMUM_RANK],
-    /// Its GPU, as the driver counts; `None` where the protocol does not tell.
+    /// The driver's ordinal of its GPU; `None` if the protocol does not tell.
     pub gpu: Option<usize>,
-    /// Whether it must not be written.
+    /// Whether it is read-only.
     pub is_read_only: bool,
-    /// The stream on which its producer works, where the protocol tells.
+    /// The stream that its producer works on, if the protocol tells.
     pub stream: Option<u64>,
 }
 
-/// How a library's objects are read.
+/// The protocol by which an object is read.
 #[derive(Clone, Copy)]
 pub enum Protocol {
-    /// By a table of C functions.
+    /// DLPack's C exchange API.
     Exchange(&'static ExchangeApi),
-    /// By `__dlpack__`.
+    /// `__dlpack__`.
     Capsule,
-    /// By `__cuda_array_interface__`.
+    /// `__cuda_array_interface__`.
     Interface,
 }
 
-/// Whose object it is, as far as that decides about streams and outputs.
+/// The library that an object comes from, which decides on streams and how outputs are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {
     /// PyTorch.
@@ -95,7 +95,7 @@ impl Protocol {
             && let Ok(capsule) = capsule.cast::<PyCapsule>()
             && let Ok(pointer) = capsule.pointer_checked(Some(EXCHANGE_CAPSULE))
         {
-            // SAFETY: a capsule of this name holds this struct, which lives as long as the process: so says the protocol.
+            // SAFETY: by the protocol, a capsule of this name holds this struct, which lives as long as the process.
             let api = unsafe { pointer.cast::<ExchangeApi>().as_ref() };
             if api.is_known() && api.tensor_of.is_some() && api.current_stream.is_some() {
                 refuse_wrappers(&kind, name)?;
@@ -105,7 +105,7 @@ impl Protocol {
         if kind.hasattr(intern!(py, "__dlpack__"))? {
             return Ok(Self::Capsule);
         }
-        // It belongs to instances: arrays of some libraries have it only where they lie on a GPU.
+        // Asked of the instance: arrays of some libraries have it only on a GPU.
         if object.hasattr(intern!(py, "__cuda_array_interface__"))? {
             return Ok(Self::Interface);
         }
@@ -116,7 +116,7 @@ impl Protocol {
     }
 }
 
-/// Refuses tensors of PyTorch that are no tensors but stand for others (DTensor, fake tensors, …): they have no memory.
+/// Refuses PyTorch tensors that only represent others (DTensor, fake tensors, …): they have no memory.
 fn refuse_wrappers(kind: &Bound<'_, PyType>, name: &str) -> PyResult<()> {
     static PLAIN: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
     let py = kind.py();
@@ -143,9 +143,10 @@ fn refuse_wrappers(kind: &Bound<'_, PyType>, name: &str) -> PyResult<()> {
 }
 
 impl Array {
-    /// Reads `object`, the argument `name`, for work on `stream`. `keep` keeps alive what was read.
+    /// Reads `object`, the argument `name`, for work on `stream`. `keep` keeps the result's memory alive.
     ///
-    /// A producer that has a stream of its own makes `stream` wait for it; there is none where the call works on the producer's.
+    /// A producer that works on another stream makes `stream` wait for it. `None` if the call works on the producer's
+    /// stream.
     pub fn read<'py>(
         object: &Bound<'py, PyAny>,
         name: &str,
@@ -167,7 +168,7 @@ impl Array {
     fn of_exchange(object: &Bound<'_, PyAny>, name: &str, api: &ExchangeApi) -> PyResult<Self> {
         let tensor_of = api.tensor_of.expect("Protocol::of has looked");
         let mut tensor = dlpack::Tensor::empty();
-        // SAFETY: the object is of the type that has this table, and `tensor` is where the function puts its result.
+        // SAFETY: the object is of the type that has this table, and `tensor` receives the function's result.
         if unsafe { tensor_of(object.as_ptr().cast(), &mut tensor) } != 0 {
             return Err(PyErr::fetch(object.py()));
         }
@@ -176,7 +177,7 @@ impl Array {
 
     fn of_capsule(capsule: &Bound<'_, PyCapsule>, name: &str) -> PyResult<Self> {
         if let Ok(pointer) = capsule.pointer_checked(Some(CAPSULE)) {
-            // SAFETY: a capsule of this name holds this struct, and lives while it is read.
+            // SAFETY: a capsule of this name holds this struct, which lives while it is read.
             let managed = unsafe { pointer.cast::<dlpack::Managed>().as_ref() };
             return Self::of_tensor(&managed.tensor, false, name);
         }
@@ -213,7 +214,7 @@ impl Array {
             return Err(PyTypeError::new_err(format!("{name} has {rank} dimensions and says no sizes (DLPack)")));
         }
         if rank > 0 {
-            // SAFETY: the protocol says that there are so many, and they live while they are read.
+            // SAFETY: by the protocol there are `rank` sizes, which live while they are read.
             array.shape[..rank].copy_from_slice(unsafe { std::slice::from_raw_parts(tensor.shape, rank) });
         }
         if tensor.strides.is_null() {
@@ -243,7 +244,7 @@ impl Array {
         if rank > MAXIMUM_RANK {
             return Err(PyValueError::new_err(format!("{name} has {rank} dimensions; it must have 4")));
         }
-        // Two bytes of no type are what NumPy makes of bf16 (ml_dtypes), unless they are said to have parts.
+        // NumPy (ml_dtypes) exports bf16 as two bytes without a type, unless `descr` lists fields.
         let has_parts = || entry("descr").map(|descr| descr.is_some_and(|descr| !is_one_unnamed_part(&descr)));
         let element = match text.get(1..) {
             Some("V2") if !text.starts_with('>') && !has_parts()? => BFLOAT,
@@ -279,18 +280,18 @@ impl Array {
         Ok(array)
     }
 
-    /// Its sizes.
+    /// Sizes of its dimensions.
     pub fn shape(&self) -> &[i64] {
         &self.shape[..self.rank]
     }
 
-    /// Its strides, in elements.
+    /// Strides in elements.
     pub fn strides(&self) -> &[i64] {
         &self.strides[..self.rank]
     }
 }
 
-/// Calls `__dlpack__` of `object`, the argument `name`, which has to be on a GPU.
+/// Calls `__dlpack__` of `object`, the argument `name`, which must be on a GPU.
 fn export<'py>(object: &Bound<'py, PyAny>, name: &str, stream: Option<u64>) -> PyResult<Bound<'py, PyCapsule>> {
     let py = object.py();
     let (kind, _) = device(object, name)?;
@@ -299,9 +300,9 @@ fn export<'py>(object: &Bound<'py, PyAny>, name: &str, stream: Option<u64>) -> P
     }
     let arguments = PyDict::new(py);
     match stream {
-        // The producer works on that stream itself: there is nothing to wait for.
+        // The producer works on that stream itself: no synchronisation needed.
         None => arguments.set_item(intern!(py, "stream"), -1)?,
-        // The protocol's name of the legacy default stream is 1.
+        // The protocol calls the legacy default stream 1.
         Some(stream) => arguments.set_item(intern!(py, "stream"), stream.max(1))?,
     }
     let capsule = object.call_method(intern!(py, "__dlpack__"), (), Some(&arguments))?;
@@ -309,7 +310,7 @@ fn export<'py>(object: &Bound<'py, PyAny>, name: &str, stream: Option<u64>) -> P
     capsule.map_err(|_| PyTypeError::new_err(format!("{name}.__dlpack__() returned no capsule")))
 }
 
-/// Type and number of the device on which `object`, the argument `name`, lies.
+/// Type and ordinal of the device on which `object`, the argument `name`, lies.
 pub fn device(object: &Bound<'_, PyAny>, name: &str) -> PyResult<(i32, usize)> {
     let device = object.call_method0(intern!(object.py(), "__dlpack_device__"))?;
     let device = device.cast::<PyTuple>().map_err(|_| {
@@ -318,12 +319,12 @@ pub fn device(object: &Bound<'_, PyAny>, name: &str) -> PyResult<(i32, usize)> {
     Ok((device.get_item(0)?.extract()?, device.get_item(1)?.extract()?))
 }
 
-/// The handle of the stream on which the library behind `api` works on GPU `gpu` now.
+/// The current stream, on GPU `gpu`, of the library behind `api`.
 pub fn current_stream(py: Python<'_>, api: &ExchangeApi, gpu: usize) -> PyResult<u64> {
     let current_stream = api.current_stream.expect("Protocol::of has looked");
     let mut stream: *mut c_void = std::ptr::null_mut();
     let ordinal = i32::try_from(gpu).unwrap_or(i32::MAX);
-    // SAFETY: `stream` is where the function puts its result.
+    // SAFETY: `stream` receives the function's result.
     match unsafe { current_stream(dlpack::CUDA, ordinal, &mut stream) } {
         0 => Ok(stream.addr() as u64),
         _ => Err(PyErr::fetch(py)),
@@ -351,12 +352,12 @@ fn contiguous(shape: &[i64; MAXIMUM_RANK], rank: usize) -> [i64; MAXIMUM_RANK] {
     strides
 }
 
-/// Whether a `descr` says no more than a `typestr` does: `[("", typestr)]`.
+/// Whether a `descr` contains no more than a `typestr`: `[("", typestr)]`.
 fn is_one_unnamed_part(descr: &Bound<'_, PyAny>) -> bool {
     descr.extract::<Vec<(String, String)>>().is_ok_and(|parts| matches!(&parts[..], [(name, _)] if name.is_empty()))
 }
 
-/// The element type that a `typestr` of little-endian numbers names.
+/// The element type of a little-endian `typestr`.
 fn element(text: &str) -> Option<Element> {
     let (order, rest) = text.split_at_checked(1)?;
     let (kind, bytes) = rest.split_at_checked(1)?;
@@ -371,7 +372,7 @@ fn element(text: &str) -> Option<Element> {
     (is_native && matches!(bytes, 1 | 2 | 4 | 8)).then_some(Element { code, bits: bytes * 8, lanes: 1 })
 }
 
-/// The name of an element type, as NumPy and PyTorch write it.
+/// The name of an element type in NumPy and PyTorch.
 pub fn element_name(element: Element) -> String {
     let name = match element.code {
         dlpack::FLOAT => "float",

@@ -13,7 +13,7 @@ use crate::lengths::Lengths;
 use crate::output;
 use crate::scores::{Changes, Scores};
 
-/// The tensors of a call, as Python has them.
+/// The tensor arguments of a call.
 pub struct Tensors<'a, 'py> {
     /// Queries.
     pub q: &'a Bound<'py, PyAny>,
@@ -21,39 +21,39 @@ pub struct Tensors<'a, 'py> {
     pub k: &'a Bound<'py, PyAny>,
     /// Values.
     pub v: &'a Bound<'py, PyAny>,
-    /// Where O goes, unless it is made.
+    /// Receives O; allocated if `None`.
     pub out: Option<&'a Bound<'py, PyAny>>,
-    /// Where LSE goes.
+    /// Receives LSE.
     pub lse: Option<&'a Bound<'py, PyAny>>,
 }
 
-/// What is computed of them.
+/// The other arguments of a call.
 pub struct Call<'a, 'py> {
     /// Which keys a query attends to.
     pub window: Window,
-    /// Where the positions of queries lie among the keys.
+    /// How queries are aligned with keys.
     pub alignment: Alignment,
-    /// The factor on the scores, unless it is 1/√D.
+    /// Factor on the scores; `None`: 1/√D.
     pub scale: Option<f64>,
-    /// What is done to the scores besides.
+    /// Score modifications.
     pub changes: Changes<'a, 'py>,
-    /// Which sequences they are.
+    /// The kind of sequences.
     pub form: Form<'a, 'py>,
-    /// Whether LSE is made where it is not given.
+    /// Whether to allocate LSE if it is not given.
     pub return_lse: bool,
-    /// The caller's stream, unless it is the current one.
+    /// The caller's stream; `None`: the current one.
     pub stream: Option<&'a Bound<'py, PyAny>>,
 }
 
-/// O and, where it was asked for, LSE.
+/// O and, if requested, LSE.
 pub type Results<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 
-/// On which stream a call works, and what its producers and consumers know of that.
+/// The stream that a call works on, and its synchronisation with producers and consumers.
 struct Order {
     stream: u64,
-    /// What producers are told to synchronise with; `None` where it is the one that they work on.
+    /// The stream that producers have to synchronise with; `None` if it is the one that they work on.
     exported: Option<u64>,
-    /// Whether nobody knows of the stream, so that the results have to be there when the call returns.
+    /// Whether nobody else knows the stream, so that the call has to wait for its results.
     waits: bool,
 }
 
@@ -84,7 +84,7 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     let o = read(&o_object, "out")?;
     require_like(&o, "out", &q, "q")?;
     let lse = lse_object.as_ref().map(|lse| read(lse, "lse")).transpose()?;
-    // What JAX hands out may only be read; what was made here is nobody else's yet.
+    // JAX hands out read-only arrays; one that was allocated here is not shared yet, and may be written.
     require_writable(&o, "out", tensors.out.is_some())?;
     if let Some(lse) = &lse {
         require_lse(lse, &sizes.of_lse(call.form), call.form.lse_names(), &q)?;
@@ -104,13 +104,13 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
         alibi_slopes: alibi_slopes.as_ref().map(|slopes| slopes.address),
         ..lengths.beside(Addresses::new(q.address, k.address, v.address, o.address))
     };
-    // PyTorch's tensors are within their memory, and that is on the GPU that they name.
+    // PyTorch guarantees that a tensor lies within its memory, on the GPU that it names.
     let is_trusted = library == Library::Torch && matches!(protocol, Protocol::Exchange(_));
     let options = Options::default().check_pointers(!is_trusted);
     let arrays = [&q, &k, &v, &o].into_iter().chain(lengths.arrays()).chain(&alibi_slopes).chain(&bias);
     let stream = producers_stream(&order, arrays, call.stream.is_some())?;
     let gpu = q.gpu;
-    // Others may run while the driver waits for room in the stream's queue or compiles a kernel.
+    // Release the GIL: the driver may wait for room in the stream's queue, or compile a kernel.
     py.detach(|| launch(gpu, &problem, addresses, stream, options, order.waits)).map_err(of_library)?;
     drop(keep);
     Ok((o_object, lse_object))
@@ -126,17 +126,17 @@ fn launch(
 ) -> Result<(), attention::Error> {
     let _context: Option<Entered> = gpu.map(|ordinal| Gpu::of_device(ordinal)?.enter()).transpose()?;
     let stream = Stream::from_raw(std::ptr::without_provenance_mut(stream as usize));
-    // SAFETY: the stream is the current one of the tensors' library, or the caller's, who says so by naming it. The tensors are
-    // held by the caller's arguments during this call, and afterwards, as with every asynchronous call, by the order of the stream
-    // on which their library frees and writes them; where it has no such stream, this waits. Addresses are of tensors that
-    // PyTorch has described, or checked.
+    // SAFETY: the stream is the current one of the tensors' library, or one that the caller vouches for by naming it.
+    // The caller's arguments keep the tensors alive during this call; afterwards, as for every asynchronous call, their
+    // library orders frees and writes behind it on that stream, and if it has no such stream, this call waits.
+    // Addresses come from PyTorch's descriptions, or were checked.
     unsafe {
         attention::forward_with(problem, addresses, stream, options)?;
         if waits { stream.synchronize() } else { Ok(()) }
     }
 }
 
-/// Refuses tensors whose gradient would be lost: this call records none.
+/// Refuses tensors that require a gradient, since this call would lose it.
 fn refuse_gradients(tensors: &Tensors<'_, '_>, changes: &Changes<'_, '_>) -> PyResult<()> {
     let py = tensors.q.py();
     let given = [(Some(tensors.q), "q"), (Some(tensors.k), "k"), (Some(tensors.v), "v"), (changes.bias, "bias")];
@@ -182,7 +182,7 @@ fn order(
     })
 }
 
-/// The stream of the call: what `order` says, or that on which the producers of `arrays` say that they work.
+/// The stream of the call: the one in `order`, or the one that the producers of `arrays` work on.
 fn producers_stream<'a>(order: &Order, arrays: impl Iterator<Item = &'a Array>, is_explicit: bool) -> PyResult<u64> {
     let mut named = arrays.filter_map(|array| array.stream);
     let Some(first) = named.next().filter(|_| !is_explicit) else { return Ok(order.stream) };
@@ -195,7 +195,8 @@ fn producers_stream<'a>(order: &Order, arrays: impl Iterator<Item = &'a Array>, 
     Ok(first)
 }
 
-/// The handle of a stream: a number, or an object that has one by the name that CUDA's Python libraries, PyTorch or CuPy use.
+/// The handle of a stream: a number, or an object with a handle attribute as in CUDA's Python libraries, PyTorch or
+/// CuPy.
 fn handle(stream: &Bound<'_, PyAny>) -> PyResult<u64> {
     let py = stream.py();
     if let Ok(number) = stream.extract::<u64>() {
@@ -215,7 +216,7 @@ fn handle(stream: &Bound<'_, PyAny>) -> PyResult<u64> {
     )))
 }
 
-/// A size as the library counts it.
+/// A size as a u32.
 pub fn narrow(size: i64, name: &str) -> PyResult<u32> {
     u32::try_from(size).map_err(|_| match size < 0 {
         true => PyValueError::new_err(format!("{name} is {size}; it must not be negative")),
@@ -223,7 +224,7 @@ pub fn narrow(size: i64, name: &str) -> PyResult<u32> {
     })
 }
 
-/// Requires the argument `name` to be of a type.
+/// Requires the argument `name` to have this element type.
 pub fn require_element(array: &Array, name: &str, element: Element) -> PyResult<()> {
     if array.element == element {
         return Ok(());
@@ -244,7 +245,7 @@ pub fn element_of(q: &Array) -> PyResult<attention::Element> {
     }
 }
 
-/// Requires the shape, type and GPU of another tensor.
+/// Requires `array` to have the shape, type and GPU of `other`.
 fn require_like(array: &Array, name: &str, other: &Array, other_name: &str) -> PyResult<()> {
     require_element(array, name, other.element)?;
     if array.shape() != other.shape() {

@@ -1,4 +1,4 @@
-//! The structs of DLPack, as far as they are read (dlpack.h 1.3).
+//! The structs of DLPack that this package reads (dlpack.h 1.3).
 
 use std::ffi::{c_int, c_void};
 
@@ -16,7 +16,7 @@ pub const FLOAT: u8 = 2;
 pub const BFLOAT: u8 = 4;
 /// `DLPACK_FLAG_BITMASK_READ_ONLY`.
 const READ_ONLY: u64 = 1;
-/// The major version that these structs are of.
+/// The major version that these structs belong to.
 const MAJOR: u32 = 1;
 
 /// `DLDevice`.
@@ -25,7 +25,7 @@ const MAJOR: u32 = 1;
 pub struct Device {
     /// `DLDeviceType`.
     pub kind: i32,
-    /// Which one of that type.
+    /// Ordinal among devices of that type.
     pub ordinal: i32,
 }
 
@@ -37,7 +37,7 @@ pub struct Element {
     pub code: u8,
     /// Bits of a lane.
     pub bits: u8,
-    /// Lanes: 1 but for vectors.
+    /// Lanes: 1 except for vectors.
     pub lanes: u16,
 }
 
@@ -45,11 +45,11 @@ pub struct Element {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor {
-    /// Where the tensor's memory begins, on the device.
+    /// Base address of the tensor's memory on the device.
     pub data: *mut c_void,
-    /// Where it lies.
+    /// Device of the memory.
     pub device: Device,
-    /// Dimensions.
+    /// Number of dimensions.
     pub rank: i32,
     /// Type of the elements.
     pub element: Element,
@@ -62,7 +62,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// One that says nothing yet.
+    /// An empty description, to be filled in.
     pub fn empty() -> Self {
         Self {
             data: std::ptr::null_mut(),
@@ -76,7 +76,7 @@ impl Tensor {
     }
 }
 
-/// `DLManagedTensor`, which begins with its tensor.
+/// `DLManagedTensor`, whose first field is the tensor.
 #[repr(C)]
 pub struct Managed {
     /// The tensor.
@@ -104,13 +104,13 @@ pub struct ManagedVersioned {
 }
 
 impl ManagedVersioned {
-    /// The tensor, and whether it may only be read; `None` for a version whose struct is another.
+    /// The tensor, and whether it is read-only; `None` if another major version defines the struct differently.
     pub fn tensor(&self) -> Option<(Tensor, bool)> {
         (self.version.major == MAJOR).then_some((self.tensor, self.flags & READ_ONLY != 0))
     }
 }
 
-/// `DLPackExchangeAPI`: what a framework's tensors tell without Python in between. It lives as long as the process.
+/// `DLPackExchangeAPI`: describes a framework's tensors without calls into Python. Lives as long as the process.
 #[repr(C)]
 pub struct ExchangeApi {
     version: Version,
@@ -118,14 +118,14 @@ pub struct ExchangeApi {
     allocate: *const c_void,
     managed_from_object: *const c_void,
     managed_to_object: *const c_void,
-    /// `dltensor_from_py_object_no_sync`: describes an object; what the description points to is the object's.
+    /// `dltensor_from_py_object_no_sync`: describes an object, which keeps owning what the description points to.
     pub tensor_of: Option<unsafe extern "C" fn(object: *mut c_void, tensor: *mut Tensor) -> c_int>,
     /// `current_work_stream`.
     pub current_stream: Option<unsafe extern "C" fn(kind: i32, ordinal: i32, stream: *mut *mut c_void) -> c_int>,
 }
 
 impl ExchangeApi {
-    /// Whether this is the struct that it is taken for.
+    /// Whether the struct has the version that is declared here.
     pub fn is_known(&self) -> bool {
         self.version.major == MAJOR
     }

@@ -1,15 +1,15 @@
-//! Errors as Python has them: `ValueError` for arguments, `RuntimeError` for the machine.
+//! Converts errors to Python exceptions: `ValueError` for arguments, `RuntimeError` for the machine.
 
 use attention::{Error, ErrorKind, Refusal};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-/// A problem or address that is not acceptable.
+/// A refused problem or address, as `ValueError`.
 pub fn of_refusal(refusal: Refusal) -> PyErr {
     PyValueError::new_err(refusal.to_string())
 }
 
-/// What the library says.
+/// An error of the library.
 pub fn of_library(error: Error) -> PyErr {
     let words = error.to_string();
     match error.kind() {

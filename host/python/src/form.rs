@@ -1,4 +1,4 @@
-//! Which sequences the tensors of a call are of, and what sizes they have.
+//! The kinds of sequences that tensors hold, and the sizes of their dimensions.
 
 use attention::contract::problem::check_head_dim;
 use attention::{Layout, Strides, View};
@@ -9,48 +9,48 @@ use crate::array::Array;
 use crate::call::{element_of, narrow, require_element, require_gpu};
 use crate::error::of_refusal;
 
-/// Which sequences the tensors are of, and the order of their dimensions.
+/// The kind of sequences that tensors hold, and the order of their dimensions.
 #[derive(Clone, Copy)]
 pub enum Form<'a, 'py> {
     /// A batch of sequences of one length.
     Batch(Layout),
     /// Packed sequences: `[rows, heads, head size]`.
     Packed {
-        /// The rows at which they begin, and where the last one ends.
+        /// First row of each sequence, then the end of the last.
         cu_seqlens: &'a Bound<'py, PyAny>,
-        /// The same of K and V, unless they have those of Q.
+        /// The same for K and V; `None` if they have the lengths of Q.
         cu_seqlens_k: Option<&'a Bound<'py, PyAny>>,
-        /// What each sequence has of its rows.
+        /// How many of its rows each sequence uses.
         used: Used<'a, 'py>,
-        /// The length of the longest, if it is known.
+        /// Length of the longest sequence, if known.
         longest: Option<u32>,
     },
-    /// A batch of sequences with equal room: `[batch, sequence, heads, head size]`.
+    /// A padded batch: `[batch, sequence, heads, head size]`.
     Padded(Used<'a, 'py>),
 }
 
-/// How many of the rows that it has room for each sequence has; `None` is all of them.
+/// Number of rows that each sequence uses; `None`: all.
 #[derive(Clone, Copy)]
 pub struct Used<'a, 'py> {
-    /// Of Q.
+    /// Rows of Q.
     pub q: Option<&'a Bound<'py, PyAny>>,
-    /// Of K and V.
+    /// Rows of K and V.
     pub k: Option<&'a Bound<'py, PyAny>>,
 }
 
 impl Used<'_, '_> {
-    /// Whether it says something.
+    /// Whether either is given.
     pub fn is_given(&self) -> bool {
         self.q.is_some() || self.k.is_some()
     }
 }
 
-/// A tensor's dimensions, whatever their order.
+/// A tensor's dimensions, independent of their order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Dimensions {
     batch: i64,
     heads: i64,
-    /// Of each sequence; of packed ones, of all together.
+    /// Rows per sequence; for packed sequences, the total.
     rows: i64,
     head_dim: i64,
 }
@@ -60,7 +60,7 @@ struct Dimensions {
 pub struct Sizes {
     pub batch: i64,
     pub heads: i64,
-    /// Of each sequence; of packed ones, of all together.
+    /// Rows per sequence; for packed sequences, the total.
     pub rows: i64,
     pub head_dim: i64,
     /// Heads of K and V.
@@ -70,7 +70,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Those of `q` and `k`, which must have the type, GPU, batch and head size of Q.
+    /// The sizes of `q` and `k`; K must have the type, GPU, batch and head size of Q.
     pub fn of(q: &Array, k: &Array, form: Form<'_, '_>) -> PyResult<Self> {
         let Dimensions { batch, heads, rows, head_dim } = form.queries(q)?;
         require_element(k, "k", q.element)?;
@@ -88,7 +88,7 @@ impl Sizes {
         }
     }
 
-    /// Those of LSE.
+    /// The shape of LSE.
     pub fn of_lse(self, form: Form<'_, '_>) -> Vec<i64> {
         let Self { batch, heads, rows, .. } = self;
         match form {
@@ -98,7 +98,7 @@ impl Sizes {
         }
     }
 
-    /// `[batch, heads, queries, keys]` of the scores, as far as they are batches.
+    /// The shape `[batch, heads, queries, keys]` that score modifications are given for; padded batches have batch 1.
     pub fn of_scores(self, form: Form<'_, '_>) -> [i64; 4] {
         let batch = if matches!(form, Form::Padded(_)) { 1 } else { self.batch };
         [batch, self.heads, self.rows, self.kv_rows]
@@ -106,7 +106,7 @@ impl Sizes {
 }
 
 impl Form<'_, '_> {
-    /// Of a tensor of rows, what the dimensions are.
+    /// Names of the dimensions of Q, K, V and O.
     fn names(self) -> &'static str {
         match self {
             Form::Batch(Layout::Bhsd) => "[batch, heads, sequence, head size]",
@@ -115,7 +115,7 @@ impl Form<'_, '_> {
         }
     }
 
-    /// Of LSE.
+    /// Names of the dimensions of LSE.
     pub fn lse_names(self) -> &'static str {
         match self {
             Form::Batch(_) => "batch, heads, sequence",
@@ -124,7 +124,7 @@ impl Form<'_, '_> {
         }
     }
 
-    /// In what K may differ from Q.
+    /// The dimensions in which K may differ from Q, in words.
     fn what_differs(self) -> &'static str {
         match self {
             Form::Batch(_) | Form::Padded(_) => "heads and in the sequence",
@@ -133,7 +133,7 @@ impl Form<'_, '_> {
         }
     }
 
-    /// Whether K may have `kv_rows` where Q has `rows`.
+    /// Whether K may have `kv_rows` rows if Q has `rows`.
     fn takes_keys(self, rows: i64, kv_rows: i64) -> bool {
         !matches!(self, Form::Packed { cu_seqlens_k: None, .. }) || rows == kv_rows
     }
@@ -160,7 +160,7 @@ impl Form<'_, '_> {
         Ok(dimensions)
     }
 
-    /// How the argument `name`, which is Q, K, V or O, lies in memory.
+    /// The view of the argument `name`, which is Q, K, V or O.
     pub fn view(self, array: &Array, name: &str) -> PyResult<View> {
         let (batch, head, row, last) = match (self, array.strides()) {
             (Form::Batch(Layout::Bhsd), &[batch, head, row, last]) => (batch, head, row, last),

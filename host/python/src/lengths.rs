@@ -1,4 +1,4 @@
-//! What says where the sequences of a call begin and end: `cu_seqlens`, `seqused`.
+//! The length arrays of a call: `cu_seqlens`, `seqused`.
 
 use attention::{Addresses, Packing, Problem, Refusal};
 use pyo3::exceptions::PyValueError;
@@ -8,7 +8,7 @@ use crate::array::{Array, INT32, UINT32};
 use crate::call::{narrow, require_element, require_gpu};
 use crate::form::{Form, Sizes, Used};
 
-/// Lengths that were read, and which sequences they are of.
+/// The length arrays, read, and the kind of sequences.
 pub struct Lengths {
     kind: Kind,
     cu_seqlens: Option<Array>,
@@ -19,16 +19,16 @@ pub struct Lengths {
 
 #[derive(Clone, Copy)]
 enum Kind {
-    /// One length for all: there are none to read.
+    /// All sequences have one length: no arrays.
     One,
     /// Packed sequences.
     Packed(Packing),
-    /// Sequences with equal room.
+    /// A padded batch.
     Padded,
 }
 
 impl Lengths {
-    /// Reads those of `form`, beside `q`.
+    /// Reads the length arrays of `form`, whose Q is `q`.
     pub fn read<'py>(
         form: Form<'_, 'py>,
         mut read: impl FnMut(&Bound<'py, PyAny>, &str) -> PyResult<Array>,
@@ -62,12 +62,12 @@ impl Lengths {
         }
     }
 
-    /// Whether there is no sequence.
+    /// Whether there are no sequences.
     pub fn are_of_none(&self) -> bool {
         matches!(self.kind, Kind::Packed(Packing { sequences: 0, .. }))
     }
 
-    /// The problem of tensors of one length as one of these sequences.
+    /// Turns `problem`, of tensors of one length, into the problem of these sequences.
     pub fn apply(&self, problem: Problem) -> Result<Problem, Refusal> {
         match self.kind {
             Kind::One => Ok(problem),
@@ -76,7 +76,7 @@ impl Lengths {
         }
     }
 
-    /// `addresses` with those of these lengths.
+    /// `addresses` with those of the length arrays.
     pub fn beside(&self, addresses: Addresses) -> Addresses {
         let address = |array: &Option<Array>| array.as_ref().map(|array| array.address);
         let has_own_keys =
@@ -84,7 +84,7 @@ impl Lengths {
         let cu_seqlens = address(&self.cu_seqlens);
         Addresses {
             cu_seqlens,
-            // Where only `seqused` tells K from Q, both begin at the same rows.
+            // If only `seqused` distinguishes K from Q, both begin at the same rows.
             cu_seqlens_k: address(&self.cu_seqlens_k).or(cu_seqlens.filter(|_| has_own_keys)),
             seqused_q: address(&self.seqused_q),
             seqused_k: address(&self.seqused_k),
@@ -92,21 +92,21 @@ impl Lengths {
         }
     }
 
-    /// All that are given.
+    /// The arrays that were given.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         let Self { cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, .. } = self;
         [cu_seqlens, cu_seqlens_k, seqused_q, seqused_k].into_iter().flatten()
     }
 }
 
-/// How many elements lengths must have.
+/// The required number of elements of a length array.
 #[derive(Clone, Copy)]
 enum Wanted {
-    /// One more than there are sequences.
+    /// One more than the number of sequences.
     Bounds,
-    /// As many as the argument of this name has.
+    /// As many as the named argument has.
     As(i64, &'static str),
-    /// As many as there are of what has this name.
+    /// One per named thing.
     Each(i64, &'static str),
 }
 

@@ -1,6 +1,6 @@
-//! The native half of the Python package `fa512`: `fa512._native`.
+//! The native module of the Python package `fa512`: `fa512._native`.
 //!
-//! Nothing of it panics on what Python passes; a panic all the same would be Python's `PanicException`, not a crash.
+//! No argument from Python causes a panic. A panic would surface as Python's `PanicException`, not as a crash.
 
 mod array;
 mod call;
@@ -27,41 +27,35 @@ use crate::scores::Changes;
 /// Parameters
 /// ----------
 /// q, k, v
-///     Tensors of PyTorch, arrays of CuPy or JAX, or any objects with DLPack or `__cuda_array_interface__`: float16, or
-///     all bfloat16, on one GPU, four dimensions in the order of `layout`, the last one, the head size, a multiple of 8 up to
-///     128. `k` and `v` may have fewer heads, of which those of `q` are a multiple (groups of them share one), and another
-///     sequence length. Any strides will do whose rows are without gaps and start at multiples of 16 bytes; inputs may be
-///     broadcast (stride 0).
-/// causal
-///     Whether query i attends to the keys 0 … i only.
-/// window
-///     (left, right): query i attends to the keys i - left … i + right only. None is no limit, for a side or both. With `causal`, right
-///     is 0 whatever is given.
-/// align
-///     Where queries are among the keys, for `causal` and `window`, if there are not as many of these: "top-left", the first query
-///     at the first key, as PyTorch's `is_causal` has it, or "bottom-right", the last query at the last key, as in flash-attn.
+/// Tensors of PyTorch, arrays of CuPy or JAX, or any objects with DLPack or `__cuda_array_interface__`: all float16 or
+/// all bfloat16, on one GPU, with four dimensions in the order of `layout`. The last one, the head size, is a multiple
+/// of
+/// 8 up to 128. `k` and `v` may have fewer heads: a divisor of those of `q`, each shared by a group of query heads.
+/// They
+/// may have another sequence length. Strides are free, but rows are contiguous and 16-byte aligned; inputs may be
+/// broadcast (stride 0). causal
+/// Whether query i attends to keys 0 … i only. window
+/// (left, right): query i attends to keys i - left … i + right only. None means no limit, for a side or for both. With
+/// `causal`, right is always 0. align
+/// How queries are aligned with keys, for `causal` and `window`, if their numbers differ: "top-left", the first query
+/// at
+/// the first key, as in PyTorch's `is_causal`, or "bottom-right", the last query at the last key, as in flash-attn.
 /// scale
-///     Factor on the scores; 1/√(head size) unless given.
-/// softcap
-///     Caps scores: s = scale · q·k becomes softcap · tanh(s / softcap). From 0.001 to 1000; None is no cap.
+/// Factor on the scores; default 1/√(head size). softcap
+/// Caps scores: s = scale · q·k becomes softcap · tanh(s / softcap). From 0.001 to 1000; None means no cap.
 /// alibi_slopes
-///     float32 [heads] or [batch, heads]: the score of query i and key j becomes less by slope · |i - j|, behind the cap.
+/// float32 [heads] or [batch, heads]: slope · |i - j| is subtracted from the score of query i and key j, after the cap.
 /// bias
-///     Is added to scores last: of the type of `q`, [batch, heads, queries, keys] whatever the layout, where batch, heads and queries may
-///     be 1 or missing. Its last dimension is without gaps. Where it is -inf, a query does not attend to the key.
+/// Added to the scores last: of the type of `q`, [batch, heads, queries, keys] whatever the layout. Batch, heads and
+/// queries may be 1 or missing. The last dimension is contiguous. Where it is -inf, a query does not attend to the key.
 /// layout
-///     Order of the dimensions: "bhsd" (batch, heads, sequence, head size), as in PyTorch, or "bshd", as in flash-attn.
-/// out
-///     Where the result goes; made by the library of `q` unless given. A tensor that is made has the order of dimensions in
-///     memory that `q` has.
-/// return_lse
-///     Whether the logarithm of the sum of exp(scores) is returned, too: float32 [batch, heads, sequence].
-/// lse
-///     Where that goes; giving it asks for it.
-/// stream
-///     The stream to work on: a number, or a stream of PyTorch, CuPy or cuda.core. Unless given it is the current stream of
-///     PyTorch or CuPy, that of `__cuda_array_interface__`, else the legacy default stream; for JAX, and others that tell no
-///     stream of theirs, the call waits for the result.
+/// Order of the dimensions: "bhsd" (batch, heads, sequence, head size), as in PyTorch, or "bshd", as in flash-attn. out
+/// Receives the result; if None, the library of `q` allocates it, with the dimension order of `q` in memory. return_lse
+/// Whether to also return the logarithm of the sum of exp(scores), float32 [batch, heads, sequence]. lse
+/// Receives it; implies `return_lse`. stream
+/// The stream to work on: a number, or a stream of PyTorch, CuPy or cuda.core. Default: the current stream of PyTorch
+/// or CuPy, the one in `__cuda_array_interface__`, else the legacy default stream. For JAX, and other libraries that do
+/// not tell their stream, the call waits for the result.
 ///
 /// Returns
 /// -------
@@ -70,9 +64,9 @@ use crate::scores::Changes;
 /// Raises
 /// ------
 /// TypeError
-///     When an argument is no array on a GPU, or of another element type.
+///     When an argument is not an array on a GPU, or has another element type.
 /// ValueError
-///     When a shape, stride, address, device, layout, window or scale is not acceptable.
+///     When a shape, stride, address, device, layout, window or scale is not accepted.
 /// RuntimeError
 ///     When there is no driver or GPU, or the driver reports an error.
 #[pyfunction]
@@ -103,43 +97,42 @@ fn attention<'py>(
 
 /// Computes softmax(scale · QKᵀ + mask) · V of packed sequences on the GPU, without a gradient.
 ///
-/// Sequence s is the rows from cu_seqlens[s] up to cu_seqlens[s + 1], and attends to itself only. The kernel reads `cu_seqlens` and the
-/// other lengths: the host waits for nothing. Whatever they hold, nothing outside the tensors is read or written, and no sequence
-/// reaches another's result. Rows that belong to no sequence are not written. A query whose sequence has no key gets zeros, and an LSE
-/// of -inf.
+/// Sequence s is rows cu_seqlens[s] up to cu_seqlens[s + 1], and attends to itself only. Only the kernel reads
+/// `cu_seqlens` and the other lengths: the host does not wait. Whatever they hold, nothing outside the tensors is read
+/// or written, and no sequence affects another's result. Rows that belong to no sequence are not written. A query whose
+/// sequence has no key gets zeros, and an LSE of -inf.
 ///
-/// Parameters
-/// ----------
-/// q, k, v
-///     As for `attention`, of three dimensions: [rows of all sequences, heads, head size]; `k` and `v` may have fewer heads and, with
-///     `cu_seqlens_k`, another number of rows.
-/// cu_seqlens
-///     int32 or uint32 [sequences + 1] on the same GPU: where each sequence begins, and where the last one ends.
+/// Parameters ---------- q, k, v
+/// As for `attention`, with three dimensions: [rows of all sequences, heads, head size]. `k` and `v` may have fewer
+/// heads
+/// and, with `cu_seqlens_k`, another number of rows. cu_seqlens
+/// int32 or uint32 [sequences + 1] on the same GPU: the first row of each sequence, then the end of the last.
 /// cu_seqlens_k
-///     The same for the rows of `k` and `v`, if the sequences have other lengths there.
-/// seqused_q, seqused_k
-///     int32 or uint32 [sequences] on the same GPU: how many of its rows a sequence has, of `q`, and of `k` and `v`. A number below 0
+/// The same for the rows of `k` and `v`, if their sequences have other lengths. seqused_q, seqused_k
+/// int32 or uint32 [sequences] on the same GPU: how many of its rows each sequence uses, of `q`, and of `k` and `v`.
+/// Values
+/// are clamped to between 0 and the number of rows. Rows beyond `seqused_q` are not written.
 ///     counts as 0, a larger one than there are rows as these. Rows behind `seqused_q` are not written.
-/// max_seqlen
-///     The length of the longest sequence of `q`, or a bound. It helps to choose a kernel, and makes no result wrong.
-/// causal
+/// Length of the longest sequence of `q`, or a bound. It only helps to choose a kernel; results are right with any
+/// value. causal
+/// Whether query i of a sequence attends to its keys 0 … i only.
 ///     Whether query i of a sequence attends to its keys 0 … i only.
 /// window
 ///     As for `attention`, within each sequence.
 /// align
 ///     As for `attention`, within each sequence.
 /// scale
-///     Factor on the scores; 1/√(head size) unless given.
+///     Factor on the scores; default 1/√(head size).
 /// softcap
 ///     As for `attention`.
 /// alibi_slopes
 ///     As for `attention`, [heads].
 /// out
-///     Where the result goes; made by the library of `q` unless given, without gaps.
+///     Receives the result, contiguous; if None, the library of `q` allocates it.
 /// return_lse
-///     Whether the logarithm of the sum of exp(scores) is returned, too: float32 [heads, rows].
+///     Whether to also return the logarithm of the sum of exp(scores), float32 [heads, rows].
 /// lse
-///     Where that goes; giving it asks for it.
+///     Receives it; implies `return_lse`.
 /// stream
 ///     As for `attention`.
 ///
@@ -184,35 +177,31 @@ fn attention_varlen<'py>(
 
 /// Computes softmax(scale · QKᵀ + mask) · V of a padded batch on the GPU, without a gradient.
 ///
-/// Entry b uses its first seqused_q[b] rows of `q` and its first seqused_k[b] rows of `k` and `v`. The kernel reads them: the host waits
-/// for nothing. Rows of the result and of LSE behind `seqused_q` are not written. A query without a key gets zeros, and an LSE of -inf.
+/// Entry b uses its first seqused_q[b] rows of `q` and its first seqused_k[b] rows of `k` and `v`. Only the kernel
+/// reads these: the host does not wait. Rows of the result and of LSE beyond `seqused_q` are not written. A query
+/// without a key gets zeros, and an LSE of -inf.
 ///
-/// Parameters
-/// ----------
-/// q, k, v
-///     As for `attention`, [batch, sequence, heads, head size], whose entries lie one behind the other: the stride of the batch is the
-///     sequence length times that of rows.
-/// seqused_q, seqused_k
-///     int32 or uint32 [batch] on the same GPU: how many rows an entry uses, of `q`, and of `k` and `v`; all unless given. A number below
-///     0 counts as 0, a larger one than there are rows as these.
-/// causal
-///     As for `attention`, within the rows that are used.
-/// window
-///     As for `attention`, within the rows that are used.
-/// align
-///     As for `attention`: where the used queries are among the used keys.
-/// scale
-///     Factor on the scores; 1/√(head size) unless given.
+/// Parameters ---------- q, k, v
+/// As for `attention`, [batch, sequence, heads, head size]. Entries lie one after another: the batch stride is the
+/// sequence
+/// length times the row stride. seqused_q, seqused_k
+/// int32 or uint32 [batch] on the same GPU: how many rows each entry uses, of `q`, and of `k` and `v`; default all.
+/// Values
+/// are clamped to between 0 and the number of rows. causal
+/// As for `attention`, within the used rows. window
+/// As for `attention`, within the used rows. align
+/// As for `attention`: how used queries are aligned with used keys. scale
+/// Factor on the scores; default 1/√(head size).
 /// softcap
 ///     As for `attention`.
 /// alibi_slopes
 ///     As for `attention`, [heads].
 /// out
-///     Where the result goes; made by the library of `q` unless given.
+///     Receives the result; if None, the library of `q` allocates it.
 /// return_lse
-///     Whether the logarithm of the sum of exp(scores) is returned, too: float32 [heads, batch, sequence].
+///     Whether to also return the logarithm of the sum of exp(scores), float32 [heads, batch, sequence].
 /// lse
-///     Where that goes; giving it asks for it.
+///     Receives it; implies `return_lse`.
 /// stream
 ///     As for `attention`.
 ///
@@ -274,7 +263,7 @@ fn lengths_of(name: &str) -> PyResult<Lengths> {
     }
 }
 
-/// Loads the kernel for a shape, so that the first call is as quick as the others, and may be captured into a CUDA graph.
+/// Loads the kernel for a shape, so that the first call is as fast as the others and can be captured into a CUDA graph.
 ///
 /// Parameters
 /// ----------
@@ -287,29 +276,28 @@ fn lengths_of(name: &str) -> PyResult<Lengths> {
 /// layout
 ///     Order of the dimensions, as for `attention`.
 /// device
-///     Number of the GPU.
-/// sequences
-///     Of a packed batch, the number of sequences; `batch` is then 1 and `sequence` the rows of all of them.
-/// lengths
-///     "separate" for packed sequences with `cu_seqlens_k`, `seqused_q` or `seqused_k`; "padded" for `attention_padded`, whatever the
+/// Ordinal of the GPU. sequences
+/// For a packed batch, the number of sequences; `batch` is then 1 and `sequence` the total number of rows. lengths
+/// "separate" for packed sequences with `cu_seqlens_k`, `seqused_q` or `seqused_k`; "padded" for `attention_padded`,
+/// whatever the `layout`; "shared" otherwise.
 ///     `layout`; "shared" for all others.
 /// dtype
 ///     Element type of the tensors: "float16" or "bfloat16".
 /// head_dim
 ///     Head size of the tensors.
 /// kv_heads
-///     Heads of `k` and `v`; as many as of `q` unless given.
+///     Heads of `k` and `v`; default: as many as of `q`.
 /// kv_sequence
-///     Sequence length of `k` and `v`; that of `q` unless given.
+///     Sequence length of `k` and `v`; default: that of `q`.
 /// align
 ///     As for `attention`.
 /// changes_scores
-///     Whether there will be a softcap, ALiBi slopes or a bias: one kernel computes all of them.
+///     Whether calls will have a softcap, ALiBi slopes or a bias; one kernel computes all of them.
 ///
 /// Raises
 /// ------
 /// ValueError
-///     When a size is not acceptable.
+///     When a size is not accepted.
 /// RuntimeError
 ///     When there is no driver or no such GPU, or the driver reports an error.
 #[pyfunction]
@@ -385,13 +373,13 @@ fn warm_up(
     py.detach(warm_up).map_err(of_library)
 }
 
-/// Tells what the package finds on this machine.
+/// Reports what the package found on this machine.
 ///
 /// Returns
 /// -------
-/// A dict: `version`; `kernels`, the number of kernels inside; `driver`, the CUDA version that the driver supports, or None;
-/// `gpus`, a list of dicts with `name`, `architecture`, `multiprocessors` and `why_not`; `why_not`, which says why nothing can
-/// be computed, or None.
+/// A dict: `version`; `kernels`, the number of kernels in the package; `driver`, the CUDA version that the driver
+/// supports, or None; `gpus`, a list of dicts with `name`, `architecture`, `multiprocessors` and `why_not`; `why_not`,
+/// the reason why nothing can be computed, or None.
 #[pyfunction]
 fn info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let info = PyDict::new(py);
@@ -429,7 +417,7 @@ fn info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(info)
 }
 
-/// The native half of fa512.
+/// The native module of fa512.
 #[pymodule]
 mod _native {
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! Memory for O and LSE: that of the library whose tensors Q, K and V are.
+//! Allocates O and LSE, with the library whose tensors Q, K and V are.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -8,8 +8,8 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::array::{Array, Library};
 
-/// A new tensor for O, on the device of `q` and of its shape, without gaps. Of four dimensions, they lie in memory in the order of
-/// Q's; packed rows lie as `[rows, heads, 64]`.
+/// A new tensor for O, of the shape and on the device of `q`, contiguous. Four dimensions have the memory order of Q's;
+/// packed rows are `[rows, heads, head size]`.
 pub fn for_o<'py>(q: &Bound<'py, PyAny>, described: &Array, library: Library) -> PyResult<Bound<'py, PyAny>> {
     let py = q.py();
     let shape = described.shape();
@@ -23,7 +23,7 @@ pub fn for_o<'py>(q: &Bound<'py, PyAny>, described: &Array, library: Library) ->
     }
 }
 
-/// A new tensor for LSE, f32 without gaps.
+/// A new tensor for LSE, f32, contiguous.
 pub fn for_lse<'py>(q: &Bound<'py, PyAny>, sizes: &[i64], library: Library) -> PyResult<Bound<'py, PyAny>> {
     static SINGLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = q.py();
@@ -36,7 +36,7 @@ pub fn for_lse<'py>(q: &Bound<'py, PyAny>, sizes: &[i64], library: Library) -> P
     q.call_method(intern!(py, "new_empty"), (PyTuple::new(py, sizes)?,), Some(&arguments))
 }
 
-/// A new array of `library`, whose element type is `element`.
+/// A new array of `library` with element type `element`.
 fn make<'py>(
     q: &Bound<'py, PyAny>,
     library: Library,
@@ -45,7 +45,7 @@ fn make<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = q.py();
     match library {
-        // On CuPy's current device; where Q lies on another, the call will say so.
+        // Allocated on CuPy's current device; if Q is on another one, the call's checks will say so.
         Library::Cupy => py.import("cupy")?.call_method1("empty", (shape.to_vec(), element?)),
         Library::Jax => {
             let arguments = PyDict::new(py);
@@ -63,7 +63,7 @@ fn tuple(sizes: [i64; 4]) -> (i64, i64, i64, i64) {
     (sizes[0], sizes[1], sizes[2], sizes[3])
 }
 
-/// Strides of a tensor without gaps whose second and third dimensions lie in memory in the order that `like` has.
+/// Strides of a contiguous tensor whose second and third dimensions have the memory order of `like`.
 pub fn dense_strides([_, second, third, last]: [i64; 4], like: &[i64]) -> [i64; 4] {
     match like[1] < like[2] {
         true => [second * third * last, last, second * last, 1],

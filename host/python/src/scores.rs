@@ -1,4 +1,4 @@
-//! What is done to scores before the softmax, as Python has it.
+//! Score modifications before the softmax.
 
 use attention::{ScoreMod, Slopes, Strides};
 use pyo3::exceptions::PyValueError;
@@ -7,29 +7,29 @@ use pyo3::prelude::*;
 use crate::array::{Array, SINGLE};
 use crate::call::{require_element, require_gpu};
 
-/// Changes of scores that a call asks for.
+/// The score modifications of a call.
 #[derive(Clone, Copy)]
 pub struct Changes<'a, 'py> {
-    /// The cap of soft-capped scores.
+    /// The softcap.
     pub softcap: Option<f64>,
     /// ALiBi slopes.
     pub alibi_slopes: Option<&'a Bound<'py, PyAny>>,
-    /// What is added to scores.
+    /// The bias.
     pub bias: Option<&'a Bound<'py, PyAny>>,
 }
 
-/// The same, read.
+/// The score modifications, read.
 pub struct Scores {
-    /// As the library takes it.
+    /// As the library takes them.
     pub score_mod: ScoreMod,
     /// ALiBi slopes.
     pub alibi_slopes: Option<Array>,
-    /// What is added to scores.
+    /// The bias.
     pub bias: Option<Array>,
 }
 
 impl<'py> Changes<'_, 'py> {
-    /// Reads them for a problem of `[batch, heads, queries, keys]`, whose Q is `q`.
+    /// Reads them for a problem of `[batch, heads, queries, keys]` with Q `q`.
     pub fn read(
         &self,
         mut read: impl FnMut(&Bound<'py, PyAny>, &str) -> PyResult<Array>,
@@ -68,12 +68,12 @@ fn slopes_of(slopes: &Array, [batch, heads, ..]: [i64; 4], q: &Array) -> PyResul
     }
 }
 
-/// Strides of a bias that is broadcast to `sizes`, as NumPy and PyTorch do it, but along its last dimension.
+/// Strides of a bias broadcast to `sizes`, by the rules of NumPy and PyTorch except along the last dimension.
 fn strides_of(bias: &Array, sizes: [i64; 4], q: &Array) -> PyResult<Strides> {
     require_element(bias, "bias", q.element)?;
     require_gpu(bias, "bias", q)?;
     let (shape, own) = (bias.shape(), bias.strides());
-    // What it lacks in front is broadcast.
+    // Missing leading dimensions are broadcast.
     let lacking = sizes.len() - shape.len();
     let mut strides = [0u64; 4];
     for (dimension, (&size, &stride)) in shape.iter().zip(own).enumerate() {

@@ -1,20 +1,20 @@
-//! Windows of keys, as Python has them.
+//! Window arguments.
 
 use attention::{Alignment, Window};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// Keys before a query's own position and behind it; `None` is no limit, for a side or for both.
+/// Keys before a query's own position and after it; `None` means no limit, for a side or for both.
 pub type Sides = Option<(Option<i64>, Option<i64>)>;
 
-/// Which keys a query attends to: those of `window`, and with `causal` none behind its own position.
+/// The keys that a query attends to: those of `window`, and with `causal` none after its own position.
 pub fn of(causal: bool, window: Sides) -> PyResult<Window> {
     let (left, right) = window.unwrap_or_default();
     let (left, right) = (side(left, "left")?, side(right, "right")?);
     Ok(Window { left, right: if causal { Some(0) } else { right } })
 }
 
-/// The place of queries among the keys that has a name.
+/// The alignment called `name`.
 pub fn alignment_of(name: &str) -> PyResult<Alignment> {
     let alignment = Alignment::ALL.into_iter().find(|alignment| alignment.name() == name);
     alignment

@@ -1,51 +1,51 @@
-//! One output against the reference, element by element.
+//! Compares one output with the reference, element by element.
 
 use crate::check::Severities;
 use crate::reference::Rule;
 
-/// An element and what was found there.
+/// An element, its expected and its actual value.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Deviation {
     /// `[batch, head, row, column]`, or `[batch, head, row]` with a column of 0 for LSE.
     pub index: [u32; 4],
-    /// What the reference says.
+    /// The reference value.
     pub expected: f64,
-    /// What the kernel wrote.
+    /// The kernel's value.
     pub actual: f64,
-    /// The bound on their difference; 0 where a NaN or infinity was expected.
+    /// The bound on their difference; 0 if a NaN or infinity is expected.
     pub tolerance: f64,
 }
 
 impl Deviation {
-    /// |actual − expected|; ∞ when only one of them is a number.
+    /// |actual − expected|; ∞ if exactly one of them is a number.
     pub fn error(&self) -> f64 {
         let error = (self.actual - self.expected).abs();
         if error.is_nan() { f64::INFINITY } else { error }
     }
 
-    /// The error in units of its tolerance; ∞ when only one of the values is a number.
+    /// The error in units of the tolerance; ∞ if exactly one of the values is a number.
     pub fn severity(&self) -> f64 {
         let severity = self.error() / self.tolerance;
         if severity.is_nan() { f64::INFINITY } else { severity }
     }
 }
 
-/// How one output compares with the reference.
+/// Summary of an output's comparison with the reference.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Comparison {
-    /// Elements compared.
+    /// Number of elements compared.
     pub elements: u64,
-    /// Elements that are not what they may be.
+    /// Number of wrong elements.
     pub wrong: u64,
-    /// Elements that still hold the poison; they count as wrong too.
+    /// Number of elements that still hold the fill value; they also count as wrong.
     pub unwritten: u64,
-    /// Largest |Δ| among the elements that are constrained; ∞ when one is a number and should not be, or the reverse.
+    /// Largest |Δ| among the constrained elements; ∞ if exactly one of the two values is a number.
     pub largest_error: f64,
-    /// The element furthest from the reference in units of its tolerance, or one that is not a number where it should be.
+    /// The element with the largest error in units of its tolerance, or one where exactly one value is a number.
     pub worst: Option<Deviation>,
-    /// The errors of the elements that are constrained, in units of their tolerances.
+    /// Histogram of the constrained elements' errors in units of their tolerances.
     pub severities: Severities,
-    /// Σ Δ² over the elements whose value is constrained.
+    /// Σ Δ² over the constrained elements.
     squared_error: f64,
     /// Σ of the squared reference over the same elements.
     squared_reference: f64,
@@ -57,8 +57,8 @@ impl Comparison {
         if self.squared_error == 0.0 { 0.0 } else { (self.squared_error / self.squared_reference).sqrt() }
     }
 
-    /// Adds one element, of a type in which numbers from `largest` on are infinite. `tolerance` is asked only where the value
-    /// is constrained.
+    /// Adds one element, of a type whose numbers overflow to infinity from `largest` on. `tolerance` is called only if
+    /// the value is constrained.
     pub(super) fn add(
         &mut self,
         index: [u32; 4],

@@ -1,9 +1,9 @@
-//! Errors in units of what is tolerated, counted.
+//! Histogram of errors in units of the tolerance.
 
-/// Number of counts of a [`Severities`].
+/// Number of bins.
 const BINS: usize = 8;
 
-/// How many elements have an error of up to 1/64, 1/32, … 1/2, 1 of their tolerance, and of more.
+/// Number of elements whose error is at most 1/64, 1/32, … 1/2, 1 of their tolerance, or more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(transparent)]
 pub struct Severities {
@@ -11,7 +11,7 @@ pub struct Severities {
 }
 
 impl Severities {
-    /// Upper ends of all counts but the last, which has none.
+    /// Upper bounds of all bins but the last.
     pub const UPPER_ENDS: [f64; BINS - 1] = [1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 0.125, 0.25, 0.5, 1.0];
 
     /// The counts.
@@ -19,13 +19,13 @@ impl Severities {
         &self.counts
     }
 
-    /// Counts an element; one that is not a number counts as beyond its tolerance.
+    /// Counts an element; NaN counts as above its tolerance.
     pub fn add(&mut self, severity: f64) {
         let bin = Self::UPPER_ENDS.iter().position(|&end| severity <= end).unwrap_or(BINS - 1);
         self.counts[bin] += 1;
     }
 
-    /// Adds all that `other` counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts).for_each(|(count, other)| *count += other);
     }

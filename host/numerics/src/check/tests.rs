@@ -16,7 +16,7 @@ struct Case {
 }
 
 impl Case {
-    /// Outputs that are the reference, rounded.
+    /// Outputs equal to the reference, rounded.
     fn new(distribution: Distribution, row_stride: u64) -> Self {
         Self::of(Element::F16, distribution, row_stride)
     }
@@ -50,7 +50,7 @@ impl Case {
         self.reference.elements.iter().position(is_nan).expect("non-finite inputs give a NaN row")
     }
 
-    /// Changes the elements of O, which are without gaps.
+    /// Changes the elements of O, which is contiguous.
     fn change(&mut self, change: impl Fn(usize, f64) -> f64) {
         let type_ = self.inputs.element();
         for (index, bits) in self.outputs.o.iter_mut().enumerate() {

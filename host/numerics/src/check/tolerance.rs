@@ -1,33 +1,33 @@
-//! How far a kernel's outputs may lie from the reference.
+//! Tolerances: how far a kernel's outputs may differ from the reference.
 
 use crate::element::{Element, Encoding};
 use crate::inputs::Distribution;
 use crate::reference::{ElementReference, RowReference};
 use contract::problem::Problem;
 
-/// Bounds for Q, K and V of unit scale and scores of a few units, which every kernel must keep.
+/// Bounds for Q, K and V of unit scale and scores of a few units.
 ///
-/// They are asked in addition to the bounds from rounding analysis (see [`output_tolerance`] and [`lse_tolerance`]),
-/// which hold for all inputs.
+/// They apply in addition to the bounds from rounding analysis ([`output_tolerance`], [`lse_tolerance`]), which hold
+/// for all inputs.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct UnitScaleBounds {
-    /// |ΔO| may be this much …
+    /// Bound on |ΔO|: this …
     pub output_absolute: f64,
-    /// … plus this much of |O|.
+    /// … plus this times |O|.
     pub output_relative: f64,
-    /// ‖ΔO‖ may be this much of ‖O‖ (Frobenius norms).
+    /// Bound on ‖ΔO‖ / ‖O‖ (Frobenius norms).
     pub output_frobenius: f64,
-    /// |ΔLSE| may be this much.
+    /// Bound on |ΔLSE|.
     pub lse_absolute: f64,
 }
 
 impl UnitScaleBounds {
-    /// The bounds that the kernels are accepted by.
+    /// The acceptance bounds of the kernels.
     pub const fn acceptance(element: Element) -> Self {
         let coarseness = match element {
             Element::F16 => 1.0,
-            // It has 8 significant bits, not 11: roundings of O and of the weights, of whose sum LSE is the logarithm, are eight
-            // times as large.
+            // bf16 has 8 significant bits, not 11: rounding errors of O and of the weights, whose sum enters LSE, are
+            // eight times as large.
             Element::Bf16 => 8.0,
         };
         Self {
@@ -38,11 +38,11 @@ impl UnitScaleBounds {
         }
     }
 
-    /// The bounds, when they apply to inputs of `distribution` (`None`: of unknown origin). A larger scale than 1 would
+    /// The bounds that apply to inputs of `distribution` (`None`: unknown origin), if any. A scale above 1 would
     /// amplify rounding errors of the scores.
     ///
-    /// The other distributions are held to the analysed bounds only: relative to ‖O‖ no error is small when V cancels,
-    /// and relative to a unit none is when logits are large.
+    /// Other distributions are held to the analysed bounds only. If V cancels, no error is small relative to ‖O‖; if
+    /// logits are large, none is small in absolute terms.
     pub fn applicable(distribution: Option<Distribution>, problem: &Problem) -> Option<Self> {
         let unit_scale = matches!(distribution, Some(Distribution::Normal | Distribution::Uniform));
         (unit_scale && problem.scale() <= 1.0).then(|| Self::acceptance(problem.element()))
@@ -56,20 +56,20 @@ const SCORE_ERROR: f64 = 8.0 * F32_TRUNCATION;
 /// Keys that one `mma` adds to an accumulator.
 const KEYS_PER_STEP: f64 = 16.0;
 
-/// Beyond this error of a score its weight can be off by more than f32 can express, and nothing can be said of the row.
+/// Above this error of a score, its weight can be off by more than f32 can represent, and the row is not constrained.
 const LARGEST_SCORE_ERROR: f64 = 44.0;
 
-/// Whether the scores of `row` may be so large (from about 4·10⁷) that f32 does not tell them apart, or something beyond it.
+/// Whether the scores of `row` may be too large for f32 to resolve (from about 4·10⁷), or its sums may overflow f32.
 pub fn unresolvable(row: &RowReference) -> bool {
     SCORE_ERROR * row.score_magnitude > LARGEST_SCORE_ERROR || row.beyond_f32
 }
 
-/// How far a kernel's O, of elements of type `rounded`, may lie from `element` of a row that attends to `attended` keys.
+/// Tolerance of a kernel's O, of type `rounded`, against `element` of a row that attends to `attended` keys.
 ///
-/// With scores off by at most δ, weights are off by the factor exp(±2δ). Each weight p is rounded to the element type
-/// before it meets V, which adds p·2⁻¹¹ in fp16, or 2⁻²⁵ where p is subnormal, and p·2⁻⁸ in bf16; products are added in
-/// f32, 16 keys at a time. All of that is proportional to Σp|v|/Σp. The sum Σp is off by as much relative to |O|, and O is
-/// rounded to the element type once more.
+/// If scores are off by at most δ, weights are off by a factor of at most exp(±2δ). Each weight p is rounded to the
+/// element type before it is multiplied by V, an error of p·2⁻¹¹ in fp16 (2⁻²⁵ if p is subnormal) and p·2⁻⁸ in bf16.
+/// Products are accumulated in f32, 16 keys at a time. All of these errors are proportional to Σp|v|/Σp. The sum Σp has
+/// the same relative error, which scales |O|, and O is finally rounded to the element type.
 pub fn output_tolerance(rounded: Element, element: &ElementReference, row: &RowReference, attended: u32) -> f64 {
     let keys = f64::from(attended);
     let accumulation = (keys / KEYS_PER_STEP + 4.0) * F32_TRUNCATION;
@@ -79,8 +79,8 @@ pub fn output_tolerance(rounded: Element, element: &ElementReference, row: &RowR
     products + quotient + rounded.smallest_rounding() * (keys * row.value_magnitude + 1.0)
 }
 
-/// How far a kernel's LSE may lie from that of `row`: the error of the largest score, the roundings of LSE itself, and
-/// those of the logarithm and of Σp, whose terms may be rounded to the element type.
+/// Tolerance of a kernel's LSE against that of `row`: the error of the largest score, the rounding of LSE itself, and
+/// that of the logarithm and of Σp, whose terms may be rounded to the element type.
 pub fn lse_tolerance(rounded: Element, row: &RowReference) -> f64 {
     2.0 * rounded.rounding() + SCORE_ERROR * row.score_magnitude + 4.0 * F32_TRUNCATION * row.lse.abs()
 }

@@ -1,4 +1,4 @@
-//! Seeded ways to fill one head of Q, K and V.
+//! Distributions that fill one head of Q, K and V from a seed.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -7,8 +7,8 @@ use rand_distr::{Distribution as _, StandardNormal, Uniform};
 use crate::element::{Bits, Element, Encoding};
 use crate::rows::Rows;
 
-/// How inputs are filled. Element (b, h, s, d) gets the same bits for the same seed on every machine and in every
-/// layout, whatever B is; heads are independent of each other.
+/// How inputs are filled. The same seed gives element (b, h, s, d) the same bits on every machine, in every layout and
+/// for every B. Heads are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Distribution {
@@ -16,28 +16,28 @@ pub enum Distribution {
     Normal,
     /// Q, K, V uniform in [−1, 1).
     Uniform,
-    /// Q and K normal with standard deviation 8, which gives scores one of 64 at the default scale; V standard normal.
+    /// Q and K normal with standard deviation 8, so scores have 64 at the default scale; V standard normal.
     LargeLogits,
-    /// Every element of Q and K 0.5, of V 0.75: uniform attention, O is 0.75.
+    /// Every element of Q and K is 0.5, of V 0.75: uniform attention, O is 0.75.
     Constant,
-    /// Hard cases for online softmax: head h of every batch entry is filled like growing-maxima, one-hot or near-ties, by
-    /// (b·H + h) mod 3.
+    /// Hard cases for online softmax: head h of each batch entry is filled as growing-maxima, one-hot or near-ties,
+    /// chosen by (b·H + h) mod 3.
     Adversarial,
-    /// Standard normal with NaN and ±∞ as in non-finite-queries, -key, -values or minus-infinity-scores, by (b·H + h) mod
-    /// 4.
+    /// Standard normal, with NaN and ±∞ as in non-finite-queries, -key, -values or minus-infinity-scores, chosen by
+    /// (b·H + h) mod 4.
     NonFinite,
-    /// Row maxima that keep growing towards later keys (scores −32 to 32); V standard normal.
+    /// Row maxima that keep growing with the key index (scores −32 to 32); V standard normal.
     GrowingMaxima,
-    /// One key, a random one at or before the query, takes nearly all the weight; V standard normal.
+    /// One random key at or before the query takes nearly all the weight; V standard normal.
     OneHot,
-    /// Scores that differ by multiples of one rounding of the element type; V standard normal.
+    /// Scores that differ by multiples of one rounding error of the element type; V standard normal.
     NearTies,
-    /// All keys of a head are the same: uniform attention; Q, K, V standard normal otherwise.
+    /// All keys of a head are equal: uniform attention; otherwise Q, K, V standard normal.
     EqualKeys,
-    /// Uniform attention over neighbours in V that are ±x with x normal of standard deviation 1000, so the sum is far
-    /// smaller than its terms.
+    /// Uniform attention over neighbours in V that are ±x, x normal with standard deviation 1000: sums much smaller
+    /// than their terms.
     Cancelling,
-    /// K and V hold only subnormal numbers; Q is large enough that the scores still differ.
+    /// K and V are subnormal; Q is large enough that the scores still differ.
     Subnormal,
     /// Standard normal, with NaN or ±∞ in every seventh row of Q.
     NonFiniteQueries,
@@ -89,7 +89,7 @@ impl Distribution {
         )
     }
 
-    /// What each head is filled by, of a distribution whose heads differ; empty for the others.
+    /// The distributions of the heads, for a distribution that mixes several; empty for the others.
     pub fn parts(self) -> &'static [Self] {
         match self {
             Distribution::Adversarial => &[Distribution::GrowingMaxima, Distribution::OneHot, Distribution::NearTies],
@@ -104,14 +104,14 @@ impl Distribution {
     }
 }
 
-/// Rows of a head, and columns of each.
+/// Rows of a head and columns of a row.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub rows: usize,
     pub columns: usize,
 }
 
-/// The values of one head: as numbers where they are drawn, then as the bits of elements.
+/// One head: numbers when drawn, then bits of elements.
 pub(super) struct Head<T> {
     pub q: Rows<T>,
     pub k: Rows<T>,
@@ -119,7 +119,7 @@ pub(super) struct Head<T> {
 }
 
 impl Head<Bits> {
-    /// Draws from a stream of random numbers of the head's own, and rounds to `element`.
+    /// Draws from the head's own random stream, and rounds to `element`.
     pub fn generate(distribution: Distribution, element: Element, seed: u64, head: u64, size: Size) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(head);
@@ -134,7 +134,7 @@ impl Head<Bits> {
 }
 
 impl Head<f64> {
-    /// Rows by a distribution that has no parts.
+    /// Draws from a distribution that is not a mixture.
     fn draw(distribution: Distribution, element: Element, random: &mut ChaCha8Rng, size: Size) -> Self {
         match distribution {
             Distribution::Normal | Distribution::Adversarial | Distribution::NonFinite => {
@@ -172,13 +172,13 @@ impl Head<f64> {
         Self { q: tensor(), k, v }
     }
 
-    /// Scores that rise from −4·√D at the first key to 4·√D at the last, at the default scale.
+    /// Scores that grow from −4·√D at the first key to 4·√D at the last, at the default scale.
     fn growing_maxima(random: &mut ChaCha8Rng, size: Size) -> Self {
         let k = filled(size, |row, _| 8.0 * (row as f64 + 0.5) / size.rows as f64 - 4.0);
         Self { k, v: normal(random, size, 1.0), q: filled(size, |_, _| 1.0) }
     }
 
-    /// Keys of random signs, and queries that are four times one of them: its score is 4·√D, all others near 0 ± 4.
+    /// Keys of random signs; each query is four times one of them, whose score is 4·√D. The others are near 0 ± 4.
     fn one_hot(random: &mut ChaCha8Rng, size: Size) -> Self {
         let k = filled(size, |_, _| if random.random() { 1.0 } else { -1.0 });
         let v = normal(random, size, 1.0);
@@ -187,7 +187,7 @@ impl Head<f64> {
         Self { q, k, v }
     }
 
-    /// Scores of √D plus up to as many times `epsilon`.
+    /// Scores of √D, plus up to √D times `epsilon`.
     fn near_ties(random: &mut ChaCha8Rng, size: Size, epsilon: f64) -> Self {
         let k = filled(size, |_, _| if random.random() { 1.0 } else { 1.0 + epsilon });
         Self { k, v: normal(random, size, 1.0), q: filled(size, |_, _| 1.0) }
@@ -210,7 +210,7 @@ impl Head<f64> {
         head
     }
 
-    /// Scores with a standard deviation of about 0.6 at the default scale; of half that for bf16, so that no Q is infinite.
+    /// Scores with a standard deviation of about 0.6 at the default scale; half of that for bf16, so that Q is finite.
     fn subnormal(random: &mut ChaCha8Rng, size: Size, element: Element) -> Self {
         const SIGN: Bits = 0x8000;
         let (mantissa, deviation) = match element {

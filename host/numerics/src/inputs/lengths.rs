@@ -1,4 +1,4 @@
-//! Which rows of a batch entry are those of sequences, and the arrays that say so on the device.
+//! Sequence lengths, and the arrays that describe them on the device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,37 +12,37 @@ use crate::{Invalid, Result};
 /// Lengths of packed sequences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// As many keys as queries each.
+    /// Q, K and V have the same lengths.
     Shared(Vec<u32>),
-    /// Of Q, and of K and V.
+    /// Lengths in Q, and in K and V.
     Separate(Vec<u32>, Vec<u32>),
-    /// Of a batch whose entries have equal room: how many rows of Q each uses, and of K and V; `None` for all.
+    /// Padded batch: rows of Q that each entry uses, and rows of K and V; `None`: all.
     Padded(Option<Vec<u32>>, Option<Vec<u32>>),
 }
 
-/// A sequence: its rows of Q, and of K and V.
+/// A sequence: its rows of Q and of K and V.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequence {
-    /// Of Q and O.
+    /// Rows of Q and O.
     pub rows: Range<u32>,
-    /// Of K and V.
+    /// Rows of K and V.
     pub keys: Range<u32>,
 }
 
 /// The sequences of a packed problem.
 #[derive(Clone, Debug)]
 pub struct Sequences {
-    /// In the order of their rows.
+    /// The sequences, in the order of their rows.
     pub all: Vec<Sequence>,
-    /// What says so on the device, by the names of the arrays.
+    /// The arrays that describe them on the device, with their names.
     pub arrays: Vec<(Tensor, Arc<[u32]>)>,
 }
 
 impl Lengths {
-    /// Lengths of Q and of K and V, in sequences of which some may have only one of them.
+    /// Separate lengths of Q and of K and V. A sequence may have queries only, or keys only.
     ///
     /// # Errors
-    /// [`Invalid`] when there are not as many of both.
+    /// [`Invalid`] when the two differ in number.
     pub fn separate(queries: &[u32], keys: &[u32]) -> Result<Self> {
         match queries.len() == keys.len() {
             true => Ok(Self::Separate(queries.to_vec(), keys.to_vec())),
@@ -54,10 +54,10 @@ impl Lengths {
         }
     }
 
-    /// `problem` with these sequences, whose rows it has.
+    /// Adds these sequences to `problem`, whose numbers of rows they must have.
     ///
     /// # Errors
-    /// [`Invalid`] when it has other numbers of rows, or there is no sequence.
+    /// [`Invalid`] when the numbers of rows differ, or there is no sequence.
     pub fn apply(&self, problem: Problem) -> Result<(Problem, Sequences)> {
         match self {
             Self::Shared(lengths) => {
@@ -99,7 +99,7 @@ impl Lengths {
 }
 
 impl Sequences {
-    /// The sequence that has a row of Q.
+    /// The sequence that contains a row of Q.
     pub fn of(&self, row: u32) -> Option<&Sequence> {
         let next = self.all.partition_point(|sequence| sequence.rows.start <= row);
         self.all[..next].last().filter(|sequence| sequence.rows.contains(&row))
@@ -119,7 +119,7 @@ fn check_sum(lengths: &[u32], rows: u32) -> Result<()> {
     }
 }
 
-/// Where sequences begin, and behind them where the last one ends.
+/// First row of each sequence, then the end of the last (`cu_seqlens`).
 fn begins(lengths: &[u32]) -> Arc<[u32]> {
     let ends = lengths.iter().scan(0, |end, length| {
         *end += length;
@@ -128,7 +128,7 @@ fn begins(lengths: &[u32]) -> Arc<[u32]> {
     std::iter::once(0).chain(ends).collect()
 }
 
-/// The ranges from each element to the next, of two arrays.
+/// For two arrays in parallel, the ranges between consecutive elements.
 fn pairs(one: &[u32], other: &[u32]) -> impl Iterator<Item = (Range<u32>, Range<u32>)> {
     let ranges = |begins: &[u32]| begins.windows(2).map(|pair| pair[0]..pair[1]).collect::<Vec<_>>();
     ranges(one).into_iter().zip(ranges(other))

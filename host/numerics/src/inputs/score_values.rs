@@ -1,4 +1,4 @@
-//! Values of a bias and of ALiBi slopes.
+//! Generates a bias and ALiBi slopes.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -7,11 +7,11 @@ use rand_distr::{Distribution as _, StandardNormal};
 use super::Distribution;
 use crate::element::{Bits, Element, Encoding};
 
-/// Random streams of heads begin with 0; these are far behind them.
+/// Random stream of the bias, far from those of heads, which count from 0.
 const BIAS_STREAM: u64 = u64::MAX;
 
-/// A bias of so many elements: normal with standard deviation 2. Unless other inputs are standard normal, one element in 16 is
-/// −∞, as of keys that a query does not attend to.
+/// A bias of `elements` elements, normal with standard deviation 2. Unless the other inputs are standard normal, one
+/// element in 16 is −∞, as for keys that a query does not attend to.
 pub fn bias(elements: u64, element: Element, distribution: Distribution, seed: u64) -> Vec<Bits> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(BIAS_STREAM);
@@ -24,7 +24,7 @@ pub fn bias(elements: u64, element: Element, distribution: Distribution, seed: u
     (0..elements).map(draw).collect()
 }
 
-/// ALiBi slopes: the geometric sequence from 2^(−8/H) down to 2⁻⁸ over the heads, a little larger in each batch entry.
+/// ALiBi slopes: the geometric sequence from 2^(−8/H) down to 2⁻⁸ over the heads, slightly larger in each batch entry.
 pub fn slopes(count: u64, heads: u32) -> Vec<f32> {
     let heads = u64::from(heads);
     let slope = |index: u64| {

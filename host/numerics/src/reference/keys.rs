@@ -1,4 +1,4 @@
-//! Attention of one query to the keys and values of its sequence.
+//! Attention of one query over its sequence's keys and values.
 
 use std::ops::Range;
 
@@ -7,19 +7,20 @@ use super::{ElementReference, RowReference, Rule, wide};
 use crate::inputs::Inputs;
 use crate::rows::Rows;
 
-/// Sums kept apart in a dot product, so that it can be computed with vector instructions.
+/// Independent partial sums of a dot product, so that it vectorises.
 const LANES: usize = 8;
 
-/// A weight from here on is not 0 in fp16 (2⁻²⁵ and less may be), whatever f32 makes of a resolvable score.
+/// From this weight on it is not rounded to 0 in fp16 (2⁻²⁵ and less may be), for any score that f32 resolves.
 const SMALLEST_CERTAIN_WEIGHT: f64 = 1.0 / (1 << 14) as f64;
-/// Scores up to this magnitude are known to about 0.1, so that a weight of [`SMALLEST_CERTAIN_WEIGHT`] is what it seems.
+/// Up to this magnitude scores are accurate to about 0.1, so comparing a weight with [`SMALLEST_CERTAIN_WEIGHT`] is
+/// safe.
 const LARGEST_CERTAIN_SCORE: f64 = 1e5;
 
-/// A weight may be this much before the rows are divided by their sums: kernels let the maximum fall behind by up to 14
-/// powers of two before they rescale.
+/// Upper bound of a weight before normalisation: a stale row max may lag by up to 14 powers of two before the kernels
+/// rescale.
 const LARGEST_WEIGHT: f64 = (1 << 15) as f64;
 
-/// Working space of a row.
+/// Scratch space of a row.
 pub struct Space {
     scores: Vec<f64>,
     /// Σ p·v of each column.
@@ -34,7 +35,7 @@ impl Space {
     }
 }
 
-/// From beyond all keys to before them.
+/// The empty range: starts after all keys, ends before them.
 #[allow(clippy::reversed_empty_ranges, reason = "the first key and the last widen it")]
 const NOWHERE: Range<usize> = usize::MAX..0;
 
@@ -42,11 +43,11 @@ const NOWHERE: Range<usize> = usize::MAX..0;
 pub struct Keys {
     k: Rows<f64>,
     v: Rows<f64>,
-    /// Largest ‖k‖ among the finite ones.
+    /// Largest finite ‖k‖.
     key_norm: f64,
     /// Largest finite |v|.
     value_magnitude: f64,
-    /// For each column of V, from the first to the last key whose element is not finite; where there is none, from beyond all keys to 0.
+    /// For each column of V, from the first to the last key whose element is not finite; [`NOWHERE`] if all are finite.
     non_finite: Vec<Range<usize>>,
 }
 
@@ -71,7 +72,7 @@ impl Keys {
         Self { k, v, key_norm, value_magnitude, non_finite }
     }
 
-    /// The row of a query that attends to the keys `attended`, and its elements.
+    /// Computes the row of a query that attends to keys `attended`.
     pub fn attend(
         &self,
         q: &[f64],
@@ -103,7 +104,7 @@ impl Keys {
             return row;
         }
         let mut total = 0.0;
-        // Of a length that the compiler knows to be that of the loop.
+        // Reslicing lets the compiler drop the bounds checks of the loop.
         let columns = elements.len();
         let (output, magnitude) = (&mut output[..columns], &mut magnitude[..columns]);
         output.fill(0.0);
@@ -141,14 +142,14 @@ impl Keys {
         row
     }
 
-    /// Whether products of a query of that norm, or sums over that many keys, may be beyond f32.
+    /// Whether products of a query of this norm, or sums over this many keys, may overflow f32.
     fn beyond_f32(&self, query_norm: f64, attended: usize) -> bool {
         let largest = [query_norm * self.key_norm, self.value_magnitude * attended as f64 * LARGEST_WEIGHT];
         largest.into_iter().any(|sum| sum.is_finite() && sum > f32::MAX.into())
     }
 
-    /// The element of a column of V that holds attended elements that are not finite; `certain` says for each attended
-    /// key whether its weight is surely not 0.
+    /// The element in a column of V with attended elements that are not finite. `certain` tells for each attended key
+    /// whether its weight is certainly not 0.
     fn non_finite(
         &self,
         column: usize,
@@ -167,20 +168,20 @@ impl Keys {
         }
     }
 
-    /// Whether a column of V holds an element that is not finite before or behind the keys `attended`.
+    /// Whether a column of V has an element that is not finite outside the keys `attended`.
     fn has_non_finite_beside(&self, column: usize, attended: &Range<usize>) -> bool {
         let non_finite = &self.non_finite[column];
         non_finite.start < attended.start || non_finite.end > attended.end
     }
 }
 
-/// An element of a row that attends to nothing, in a column of V with these keys that are not finite.
+/// The element of a row that attends to nothing, given the keys of its column of V that are not finite.
 fn nothing_attended(non_finite: &Range<usize>) -> ElementReference {
     let rule = if non_finite.end > 0 { Rule::CloseOrNan } else { Rule::Close };
     ElementReference { rule, ..ElementReference::ZERO }
 }
 
-/// Σ a·b over rows of whole [`LANES`].
+/// Dot product of rows whose length is a multiple of [`LANES`].
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
     for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {

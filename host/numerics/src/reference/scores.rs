@@ -1,4 +1,4 @@
-//! Scores of a row of Q as the softmax takes them.
+//! The scores of a row of Q, as the softmax takes them.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use contract::problem::ScoreMod;
 use crate::element::Encoding;
 use crate::inputs::Inputs;
 
-/// What makes scores of the products of a row of Q with its keys.
+/// Turns the products of a row of Q with its keys into scores.
 pub struct RowScores<'a> {
     inputs: &'a Inputs,
     /// Factor on the products.
@@ -15,13 +15,13 @@ pub struct RowScores<'a> {
     softcap: Option<f64>,
     /// ALiBi slope of the head.
     slope: f64,
-    /// The key at which the row is.
+    /// Position of the row among the keys.
     position: i64,
     bias: Option<&'a [u16]>,
 }
 
 impl<'a> RowScores<'a> {
-    /// Of row `row` of Q, which is at key `position` of its sequence.
+    /// For row `row` of Q, at position `position` among the keys of its sequence.
     pub fn new(inputs: &'a Inputs, (batch, head): (u32, u32), row: u32, position: i64) -> Self {
         let problem = inputs.problem();
         let ScoreMod { softcap, .. } = *problem.score_mod();
@@ -35,14 +35,15 @@ impl<'a> RowScores<'a> {
         }
     }
 
-    /// The score of a key of the sequence whose product with the row is `product`.
+    /// The score of a key of the sequence, given its product with the row.
     pub fn score(&self, product: f64, key: usize) -> f64 {
         let scaled = self.scale * product;
         let capped = self.softcap.map_or(scaled, |cap| cap * (scaled / cap).tanh());
         capped - self.penalty(key) + self.bias(key)
     }
 
-    /// The most by which a score of the keys `attended` is changed, without what is infinite: what its rounding errors grow with.
+    /// The largest finite amount by which modifications change a score of keys `attended`: rounding errors scale with
+    /// it.
     pub fn largest_change(&self, attended: Range<usize>) -> f64 {
         let changes = attended.map(|key| self.penalty(key) + self.bias(key).abs());
         changes.filter(|change| change.is_finite()).fold(0.0, f64::max) + self.softcap.unwrap_or(0.0)

@@ -9,7 +9,7 @@ fn problem(sequence: u32, mask: Mask) -> Problem {
     Problem::new(Shape::new(1, 1, sequence), mask, Layout::Bhsd).unwrap()
 }
 
-/// One row per entry, whose first two columns are given and whose others are 0.
+/// One row per entry: the first two columns are given, the others are 0.
 fn tensor(rows: &[[f32; 2]]) -> Vec<Bits> {
     let wide = |row: &[f32; 2]| {
         let row = *row;
@@ -48,7 +48,7 @@ fn causal_rows_attend_to_themselves_and_what_came_before() {
     assert_eq!(reference.rows[0].lse, 0.0);
 }
 
-/// exp without subtracting the maximum, textbook loops, straight from the definition.
+/// A direct implementation of the definition: exp without subtracting the maximum.
 fn naive(inputs: &Inputs, batch: u32, head: u32, query: u32) -> (Vec<f64>, f64) {
     let keys = inputs.attended_keys(query);
     let q = inputs.q_row(batch, head, query);
