@@ -1,15 +1,15 @@
-//! What GPUs of an architecture give thread blocks.
+//! Limits of GPU architectures for thread blocks.
 
-/// What an architecture gives one thread block.
+/// Per-block and per-multiprocessor limits of an architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchitectureLimits {
-    /// As in `sm_80`.
+    /// Compute capability, such as 80 for `sm_80`.
     pub architecture: u32,
     /// Largest dynamic shared memory of a block, bytes.
     pub shared_bytes_per_block: u32,
     /// Shared memory of a multiprocessor, bytes.
     pub shared_bytes_per_multiprocessor: u32,
-    /// Threads resident on a multiprocessor.
+    /// Maximum resident threads of a multiprocessor.
     pub threads_per_multiprocessor: u32,
 }
 
@@ -17,20 +17,20 @@ pub struct ArchitectureLimits {
 pub const ARCHITECTURES: [ArchitectureLimits; 4] =
     [limits(80, 163, 164, 2048), limits(86, 99, 100, 1536), limits(89, 99, 100, 1536), MOST_GENEROUS];
 
-/// Limits of sm_90, of which no other of [`ARCHITECTURES`] has more.
+/// Limits of sm_90, the largest in [`ARCHITECTURES`].
 pub const MOST_GENEROUS: ArchitectureLimits = limits(90, 227, 228, 2048);
 
-/// Registers of a multiprocessor on every architecture in [`ARCHITECTURES`].
+/// Registers of a multiprocessor, the same on every architecture in [`ARCHITECTURES`].
 pub const REGISTERS_PER_MULTIPROCESSOR: u32 = 65_536;
 /// Registers a thread can address.
 pub const REGISTERS_PER_THREAD: u32 = 255;
-/// Threads of the largest block.
+/// Maximum threads of a block.
 pub const THREADS_PER_BLOCK: u32 = 1024;
-/// Shared memory that the system takes from each resident block, bytes (CUDA C++ Programming Guide, "Shared Memory").
+/// Shared memory that the system reserves per resident block, bytes (CUDA C++ Programming Guide, "Shared Memory").
 pub const SYSTEM_SHARED_BYTES_PER_BLOCK: u32 = 1024;
 /// Registers of a thread are allocated in multiples of this.
 pub const REGISTER_ALLOCATION_UNIT: u32 = 8;
-/// Most registers that are allocated to a thread.
+/// Maximum registers allocated to a thread.
 pub const LARGEST_REGISTER_COUNT: u32 = 256;
 
 const fn limits(architecture: u32, block_kib: u32, multiprocessor_kib: u32, threads: u32) -> ArchitectureLimits {

@@ -1,5 +1,5 @@
-//! The arguments of the forward entries: [`ForwardArgs`] of every one, and behind it [`TensorMaps`] of those that copy through
-//! them.
+//! Arguments of the forward entries: [`ForwardArgs`] for all of them, and a second argument, [`TensorMaps`], for those that
+//! copy through tensor maps.
 
 use core::num::NonZeroU32;
 
@@ -9,7 +9,7 @@ use crate::longest_first::HeadGroups;
 
 pub use crate::tensor::Strides;
 
-/// Arguments of a forward entry, passed by value; all device addresses.
+/// First argument of a forward entry, passed by value. All addresses are device addresses.
 ///
 /// Both sides of the launch read this definition: the host writes its bytes, the kernel reads its fields.
 #[repr(C)]
@@ -23,18 +23,18 @@ pub struct ForwardArgs {
     pub v: u64,
     /// O, `[B,H,S,D]` by `o_strides`, 16-byte aligned; every element is written.
     pub o: u64,
-    /// Log-sum-exp, f32, `[B,H,S]` contiguous, natural logarithm; 0 when it is not wanted.
+    /// Log-sum-exp, f32, `[B,H,S]` contiguous, natural logarithm; 0 if not requested.
     pub lse: u64,
-    /// What is done to scores before the softmax, by entries that change them.
+    /// Score modifications, read by entries that support them.
     pub score_mod: ScoreModArgs,
-    /// The rows of Q and O at which packed sequences begin, and behind them where the last one ends, i32 `[sequences + 1]`,
-    /// 4-byte aligned; 0 where all sequences are of one length, or have equal [room](Self::room).
+    /// First row of each packed sequence in Q and O, then the end of the last: i32 `[sequences + 1]`, 4-byte aligned. 0 if all
+    /// sequences have one length, or equal [room](Self::room).
     pub cu_seqlens: u64,
-    /// The same of K and V; the same address where their sequences begin and end with those of Q.
+    /// The same for K and V; the same address if their sequences are those of Q.
     pub cu_seqlens_k: u64,
-    /// Rows of Q that each packed sequence has of those that it has room for, i32 `[sequences]`, 4-byte aligned; 0 for all.
+    /// Rows of Q that each packed sequence uses, i32 `[sequences]`, 4-byte aligned; 0: all.
     pub seqused_q: u64,
-    /// The same of K and V.
+    /// The same for K and V.
     pub seqused_k: u64,
     /// Strides of Q.
     pub q_strides: Strides,
@@ -44,70 +44,70 @@ pub struct ForwardArgs {
     pub v_strides: Strides,
     /// Strides of O.
     pub o_strides: Strides,
-    /// `scale · log2(e)`, positive and finite: the kernels work in base 2 with the scale folded in. Of capped scores, which are
-    /// between −1 and 1 before it is applied, `cap · log2(e)`.
+    /// `scale · log2(e)`, positive and finite: the kernels compute in base 2 with the scale folded in. With softcap it is
+    /// `cap · log2(e)`, applied to scores between −1 and 1.
     pub scale_log2: f32,
-    /// Rows from a query's own back to the first key that it attends to, of entries with a window; negative where that lies behind
-    /// it, `i32::MAX` for no limit.
+    /// Rows from a query back to the first key that it attends to, for entries with a window. Negative if that key is after the
+    /// query; `i32::MAX` for no limit.
     pub window_left: i32,
-    /// Rows from a query's own on to the last key that it attends to, likewise, but at most the larger of the numbers of rows.
+    /// Rows from a query forward to the last key that it attends to, likewise; at most the larger of the numbers of rows.
     pub window_right: i32,
-    /// S, rows of Q and O; entries specialised for one sequence length require exactly that. Of packed sequences the rows of all: tensors then
-    /// have the shape `[1,H,S,D]`.
+    /// S, rows of Q and O; entries specialised for one sequence length require exactly that. For packed sequences the total number of
+    /// rows: tensors then have shape `[1,H,S,D]`.
     pub sequence: u32,
-    /// Rows of K and V: those of Q too for entries specialised for one sequence length.
+    /// Rows of K and V; equal to those of Q for entries specialised for one sequence length.
     pub kv_sequence: u32,
-    /// Number of packed sequences; 0 where all sequences are of one length.
+    /// Number of packed sequences; 0 if all sequences have one length.
     pub sequences: u32,
-    /// Rows of Q that each sequence has room for, where `cu_seqlens` is 0: sequence `s` begins at row `s · room`.
+    /// Rows of Q reserved for each sequence if `cu_seqlens` is 0: sequence `s` begins at row `s · room`.
     pub room: u32,
-    /// The same of K and V.
+    /// The same for K and V.
     pub kv_room: u32,
-    /// All bits where the last query of each packed sequence is at its last key, for entries with a window; else 0: the first
-    /// query is at the first key, or `window_left` and `window_right` say where it is.
+    /// For entries with a window: all bits set if the last query of each packed sequence is at its last key. Else 0: the first
+    /// query is at the first key, or at the position that `window_left` and `window_right` account for.
     pub bottom_right: u32,
-    /// 0: what follows is aligned as it would be without.
+    /// 0. Makes the alignment of the following fields explicit.
     pub reserved: u32,
-    /// D, a multiple of 8, at most the columns of the entry's tiles; entries specialised for one sequence length require as
-    /// many.
+    /// D, a multiple of 8, at most the columns of the entry's tiles. Entries specialised for one sequence length require D to
+    /// equal them.
     pub head_dim: u32,
     /// H, number of heads of Q and O.
     pub heads: Divisor,
-    /// Heads of Q that share a head of K and V; 1 where each has its own.
+    /// Heads of Q that share a head of K and V; 1 without sharing.
     pub group: Divisor,
-    /// Query tiles of a head: `ceil(S / block_m)`, or [slots](crate::packed::slots) for them.
+    /// Query tiles of a head: `ceil(S / block_m)`; for packed sequences their [slots](crate::packed::slots).
     pub query_tiles: Divisor,
-    /// Query tiles of all heads, `B · H · query_tiles`: what the blocks of the launch share out among them.
+    /// Query tiles of all heads, `B · H · query_tiles`, distributed over the blocks of the launch.
     pub work_items: NonZeroU32,
-    /// How the last round of items of one length is dealt out.
+    /// How the last round is distributed if all items have one length.
     pub last_round: LastRound,
-    /// In which order items come whose lengths differ.
+    /// The order of items if their lengths differ.
     pub head_groups: HeadGroups,
 }
 
-/// What is done to scores before their softmax ([`crate::problem::ScoreMod`]); entries that leave them alone do not read it.
+/// Score modifications ([`crate::problem::ScoreMod`]). Entries that do not support them do not read it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScoreModArgs {
-    /// Bias, `[B,H,S_q,S_k]` by `bias_strides`, of the type of Q, 2-byte aligned; 0 for none.
+    /// Bias, `[B,H,S_q,S_k]` by `bias_strides`, of the type of Q, 2-byte aligned; 0: none.
     pub bias: u64,
-    /// ALiBi slopes, f32, 4-byte aligned; 0 for none.
+    /// ALiBi slopes, f32, 4-byte aligned; 0: none.
     pub slopes: u64,
-    /// Strides of the bias; any of them may be 0.
+    /// Strides of the bias; any may be 0.
     pub bias_strides: Strides,
-    /// `2 · scale · log2(e) / cap`: of a product q·k, what makes 2 to that power e^(2·s/cap), from which follows the tanh of its
-    /// score s, which [`ForwardArgs::scale_log2`] makes a score again. 0 where scores are not capped.
+    /// `2 · scale · log2(e) / cap`. With x this times q·k, 2^x = e^(2·s/cap) for the score s, from which tanh(s/cap) is computed;
+    /// [`ForwardArgs::scale_log2`] then multiplies by the cap. 0: no softcap.
     pub softcap_exponent: f32,
-    /// `log2(e) / scale_log2`: what a term is multiplied by that is added to scores before `scale_log2` is applied.
+    /// `log2(e) / scale_log2`: factor on terms that are added to scores before `scale_log2` is applied.
     pub inverse_scale: f32,
-    /// Slopes of a batch entry: H, or 0 where all have the same.
+    /// Slopes per batch entry: H, or 0 if all batch entries share them.
     pub slopes_batch: u32,
-    /// The key at which query 0 is, for ALiBi's distances.
+    /// Key position of query 0, for ALiBi's distances.
     pub first_position: i32,
 }
 
 impl ScoreModArgs {
-    /// Leaves scores as they are.
+    /// No score modifications.
     pub const NONE: Self = Self {
         bias: 0,
         slopes: 0,
@@ -119,26 +119,26 @@ impl ScoreModArgs {
     };
 }
 
-/// Bytes of a tensor map.
+/// Size of a tensor map, bytes.
 pub const TENSOR_MAP_BYTES: u64 = 128;
 
-/// The tensor maps of Q, K, V and O as the driver encodes them (`CUtensorMap`), passed by value: the kernel takes their
-/// addresses in the `.param` space.
-// A tensor map is aligned to 64 bytes. rustc cannot pass so much by value to an entry, and `cargo xtask ptx` writes it
-// into the PTX instead.
+/// The encoded tensor maps of Q, K, V and O (`CUtensorMap`), passed by value. The kernel takes their addresses in the
+/// `.param` space.
+// A tensor map must be aligned to 64 bytes. rustc cannot pass an argument of that alignment to an entry, so
+// `cargo xtask ptx` writes the alignment into the PTX.
 #[cfg_attr(not(target_arch = "nvptx64"), repr(C, align(64)))]
 #[cfg_attr(target_arch = "nvptx64", repr(C, align(16)))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMaps(pub [[u8; TENSOR_MAP_BYTES as usize]; 4]);
 
-/// Alignment of [`TensorMaps`], bytes.
+/// Required alignment of [`TensorMaps`], bytes.
 pub const TENSOR_MAPS_ALIGNMENT: u64 = 64;
-/// The alignment that the device compiler gives them, bytes.
+/// Alignment that the device compiler emits for them, bytes.
 pub const TENSOR_MAPS_COMPILED_ALIGNMENT: u64 = 16;
-/// Rows of the box that one copy through a tensor map moves to or from shared memory; a tile of more rows takes several
+/// Rows of a tensor map's box, which one copy moves to or from shared memory. A tile of more rows takes several
 /// copies.
 pub const TENSOR_MAP_ROWS: u32 = 64;
-/// Most columns of that box: the widest swizzle spans 128 bytes.
+/// Maximum columns of that box: the widest swizzle spans 128 bytes.
 pub const TENSOR_MAP_COLUMNS: u32 = 64;
 
 /// Size and alignment of [`ForwardArgs`] in the `.param` space.

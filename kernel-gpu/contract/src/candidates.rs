@@ -1,4 +1,4 @@
-//! Candidates of a tuning run: variants that are compiled to be measured, beside those that are shipped.
+//! Candidates of a tuning run: variants compiled to be measured, in addition to the shipped ones.
 //!
 //! `fa512 tune plan` writes them, `cargo xtask ptx --variants` compiles them, `fa512 tune run` measures them.
 
@@ -18,21 +18,21 @@ use crate::tile::{
 };
 use crate::variants::Variant;
 
-/// What a file with a [`Pool`] says that it is.
+/// File type that a [`Pool`] declares.
 pub const KIND: &str = "fa512-tuning-plan";
-/// Version of its form; a reader refuses any other.
+/// Version of the file format; a reader refuses any other.
 pub const VERSION: u32 = 2;
 
 /// The part of a tuning plan that the compiler needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
-    /// Architecture that the candidates are meant for, as in 90 for `sm_90`.
+    /// Architecture that the candidates are meant for, such as 90 for `sm_90`.
     pub architecture: u32,
-    /// What is to be compiled.
+    /// The entries to compile.
     pub candidates: Vec<Candidate>,
 }
 
-/// One entry that is to be compiled. One that is read passes its gate on some architecture.
+/// An entry to compile. One read from a file passes its gate on some architecture.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct Candidate {
@@ -40,7 +40,7 @@ pub struct Candidate {
     pub name: String,
     /// Tile configuration.
     pub config: Configuration,
-    /// Element type of its tensors; absent in plans from before there were several.
+    /// Element type of its tensors; absent in plans from before bf16 was added.
     #[serde(default)]
     pub element: Element,
     /// Sequence lengths the entry accepts.
@@ -49,7 +49,7 @@ pub struct Candidate {
     pub mask: Mask,
 }
 
-/// A [`Candidate`] as it is read.
+/// A [`Candidate`] as read, before its gate.
 #[derive(Deserialize)]
 struct Unchecked {
     name: String,
@@ -75,12 +75,12 @@ impl Candidate {
         self.config.family()
     }
 
-    /// Its [`declaration`].
+    /// Source text for the device, by [`declaration`].
     pub fn declaration(&self) -> String {
         declaration(&Entry::from(self).variant())
     }
 
-    /// The line of the variant list in `variants.rs` that ships it.
+    /// The line in the variant list of `variants.rs` that would ship it.
     pub fn listing(&self) -> String {
         let Self { name, config, element, sequence, mask } = self;
         let tile = match config {
@@ -92,9 +92,9 @@ impl Candidate {
     }
 }
 
-/// The declaration of an entry as kernel-gpu's `entries.rs` includes it for the device.
+/// The declaration of an entry that kernel-gpu's `entries.rs` includes for the device.
 ///
-/// What `Debug` writes of a tile is the expression that makes it, whatever its fields are.
+/// Relies on `Debug` of a tile printing an expression that constructs it.
 pub fn declaration(variant: &Variant<'_>) -> String {
     let sequence = match variant.sequence {
         Sequence::Exact(length) => format!("Exact<{length}>"),
@@ -159,7 +159,7 @@ fn of_columns(columns: u32) -> String {
     option(columns != HEAD_DIM, format!("{columns} columns"))
 }
 
-/// The words of an option where they differ from what the kind has otherwise.
+/// The words of an option, if it differs from the kind's default.
 fn option(differs: bool, words: impl Into<String>) -> String {
     if differs { format!(", {}", words.into()) } else { String::new() }
 }

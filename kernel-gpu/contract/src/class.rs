@@ -1,4 +1,4 @@
-//! Classes of problems: those for which one variant is the best on a GPU.
+//! Shape classes: problems for which the same variant is the fastest on a GPU.
 
 use core::fmt;
 
@@ -6,38 +6,38 @@ use crate::config::{Mask, Sequence};
 use crate::shape::Shape;
 use crate::variants::VARIANTS;
 
-/// Problems that are launched with one variant.
+/// A class of problems that are launched with one variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 pub struct ShapeClass {
-    /// Their sequence lengths.
+    /// Class of their sequence length.
     pub sequence: SequenceClass,
     /// Their mask.
     pub mask: Mask,
-    /// How many heads a multiprocessor has to compute.
+    /// Heads per multiprocessor.
     pub heads: HeadsClass,
 }
 
-/// Sequence lengths that resemble each other.
+/// A class of sequence lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum SequenceClass {
-    /// The length that kernels are specialised for.
+    /// A length that kernels are specialised for.
     Exactly(u32),
-    /// Others from over half of this length up to it.
+    /// Other lengths in (half of this, this].
     UpTo(u32),
 }
 
-/// B·H over the number of multiprocessors: from over the end of the class before up to this, the last class without an end. A GPU of few
-/// heads is not filled by large tiles; one of many profits from them.
+/// Class of B·H per multiprocessor: above the previous class's end, up to its own. The last class is unbounded. Large tiles do not
+/// fill a GPU with few heads; with many heads they pay off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(into = "f64", try_from = "f64"))]
 pub struct HeadsClass(u8);
 
 impl HeadsClass {
-    /// The ends of the classes.
+    /// Upper ends of the classes.
     const ENDS: [f64; 8] = [0.0625, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
 
     fn new(heads: f64) -> Self {
@@ -45,7 +45,7 @@ impl HeadsClass {
         Self(index.unwrap_or(Self::ENDS.len() - 1) as u8)
     }
 
-    /// The class that ends at `end`, if there is one.
+    /// The class with upper end `end`, if there is one.
     pub const fn ending_at(end: f64) -> Option<Self> {
         let mut index = 0;
         while index < Self::ENDS.len() {
@@ -57,12 +57,12 @@ impl HeadsClass {
         None
     }
 
-    /// Where it ends, in heads a multiprocessor.
+    /// Its upper end, in heads per multiprocessor.
     pub const fn end(self) -> f64 {
         Self::ENDS[self.0 as usize]
     }
 
-    /// How many classes lie between the two.
+    /// Number of steps between the two classes.
     pub const fn distance(self, other: Self) -> u8 {
         self.0.abs_diff(other.0)
     }
@@ -83,7 +83,7 @@ impl TryFrom<f64> for HeadsClass {
 }
 
 impl ShapeClass {
-    /// The class of problems of `shape` and `mask` on a GPU with so many `multiprocessors`.
+    /// The class of a problem with `shape` and `mask` on a GPU with `multiprocessors` multiprocessors.
     pub fn new(shape: Shape, mask: Mask, multiprocessors: u32) -> Self {
         let specialised = VARIANTS.iter().any(|variant| variant.sequence == Sequence::Exact(shape.sequence));
         let sequence = match specialised {

@@ -1,11 +1,11 @@
-//! What a kernel is made for besides its tiles: a family of instructions, a mask, sequence lengths; and the sizes that all
-//! kernels share.
+//! Parameters of a kernel besides its tile: instruction family, mask, sequence lengths. Also the sizes that all kernels
+//! share.
 
 /// Columns of the tiles of Q, K, V and O.
 pub const HEAD_DIM: u32 = 64;
 /// Bytes of one fp16 row of [`HEAD_DIM`] elements.
 pub const ROW_BYTES: u32 = HEAD_DIM * 2;
-/// Lanes of a warp.
+/// Threads of a warp.
 pub const WARP_SIZE: u32 = 32;
 /// Rows of an `mma.m16n8k16` tile.
 pub const MMA_M: u32 = 16;
@@ -13,9 +13,9 @@ pub const MMA_M: u32 = 16;
 pub const MMA_N: u32 = 8;
 /// Depth of an `mma.m16n8k16` tile.
 pub const MMA_K: u32 = 16;
-/// Warps of a warpgroup, which executes `wgmma` together.
+/// Warps of a warpgroup, which executes `wgmma` collectively.
 pub const WARPGROUP_WARPS: u32 = 4;
-/// Rows of a `wgmma.m64nNk16` tile: 16 for each warp.
+/// Rows of a `wgmma.m64nNk16` tile: 16 per warp.
 pub const WARPGROUP_ROWS: u32 = WARPGROUP_WARPS * MMA_M;
 
 /// A kernel family: the instructions it is built from.
@@ -25,12 +25,12 @@ pub const WARPGROUP_ROWS: u32 = WARPGROUP_WARPS * MMA_M;
 pub enum Family {
     /// `cp.async`, `ldmatrix`, `mma.sync`: compute capability 8.0 and every later GPU.
     Sm80,
-    /// `cp.async`, `wgmma`: compute capability 9.0 alone, since no other GPU has these instructions.
+    /// `cp.async`, `wgmma`: compute capability 9.0 only, since no other GPU has `wgmma`.
     Sm90a,
 }
 
 impl Family {
-    /// Whether the family runs on `architecture`, as in 80 for `sm_80`.
+    /// Whether the family runs on `architecture`, such as 80 for `sm_80`.
     pub const fn runs_on(self, architecture: u32) -> bool {
         match self {
             Family::Sm80 => architecture >= 80,
@@ -47,18 +47,18 @@ impl Family {
     }
 }
 
-/// Bytes of an [`Element`], whichever it is.
+/// Size of an [`Element`], the same for all, bytes.
 pub const ELEMENT_BYTES: u64 = 2;
 
-/// The element type of Q, K, V and O. Scores, sums and O are accumulated in f32 whatever it is.
+/// The element type of Q, K, V and O. Scores, row sums and O are accumulated in f32 for all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum Element {
-    /// IEEE 754 binary16: 11 significant bits, up to 65504.
+    /// IEEE 754 binary16: 11 significant bits, largest number 65504.
     #[default]
     F16,
-    /// bfloat16: 8 significant bits, and the range of f32.
+    /// bfloat16: 8 significant bits, the range of f32.
     Bf16,
 }
 
@@ -75,7 +75,7 @@ impl Element {
     }
 }
 
-/// Which keys a query may attend to.
+/// Which keys a query attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
@@ -99,15 +99,15 @@ impl Mask {
     }
 }
 
-/// Whether an entry changes scores before their softmax ([`ScoreMod`](crate::problem::ScoreMod)).
+/// Whether an entry supports score modifications before the softmax ([`ScoreMod`](crate::problem::ScoreMod)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum Scores {
-    /// They are scale · QKᵀ.
+    /// It does not: scores are scale · QKᵀ.
     #[default]
     Unmodified,
-    /// They are capped, biased, or both, as the launch says. Such an entry applies every mask as a window.
+    /// It does, as the launch specifies (softcap, ALiBi, bias). Such an entry applies every mask as a window.
     Modified,
 }
 
@@ -116,16 +116,16 @@ pub enum Scores {
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum Sequence {
-    /// Exactly this length, a compile-time constant in the kernel.
+    /// Exactly this length, which is a compile-time constant in the kernel.
     Exact(u32),
-    /// Any length from 1 up, with masked tails.
+    /// Any length from 1, with masked tails.
     Any,
-    /// Any lengths, of sequences that are packed ([`crate::packed`]).
+    /// Packed sequences of any lengths ([`crate::packed`]).
     Packed,
 }
 
 impl Sequence {
-    /// Whether an entry for `self` accepts sequences that are all of `length`.
+    /// Whether an entry accepts sequences that all have `length` rows.
     pub const fn accepts(self, length: u32) -> bool {
         match self {
             Sequence::Exact(exact) => exact == length,

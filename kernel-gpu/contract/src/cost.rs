@@ -1,9 +1,9 @@
-//! Predicts what a launch takes, from its tiles, its rounds and its bytes, with constants that were fitted to times measured
-//! over the whole range of sizes (`fa512 map fit`).
+//! Predicts the time of a launch from its tiles, rounds and bytes, with constants fitted to times that were measured over
+//! the whole range of sizes (`fa512 map fit`).
 //!
-//! A launch starts and ends, and meanwhile computes and moves memory, of which one hides most of the other. Computing takes
-//! as long as the multiprocessor with most of it: by the steps of the blocks that follow each other there, each of which waits
-//! for its own, or by those of all its blocks together, which share its units.
+//! A launch has a fixed start and end. In between it computes and moves memory, mostly overlapped. Computing takes as long
+//! as on the busiest multiprocessor. That is bounded by the latency of the steps of consecutive blocks there, or by the
+//! throughput for the steps of all its blocks together, which share its units.
 
 mod shipped;
 
@@ -17,40 +17,40 @@ use crate::variants::Variant;
 
 pub use shipped::SHIPPED;
 
-/// Kernels that share constants: what the model knows of a variant besides its load. Those for one sequence length and for any
-/// share them, of which the first in order of preference is chosen, and so do element types.
+/// Kernels that share constants: what the model knows of a variant besides its load. Variants for one sequence length and for any
+/// share them, and the first in order of preference is chosen among them. Element types share them too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelClass {
-    /// Kind of its tile.
+    /// Kind of the tile.
     pub kind: Kind,
     /// Query rows of a work item.
     pub rows: u32,
-    /// Keys of a step.
+    /// Keys per step.
     pub keys: u32,
-    /// Groups of warps that share them.
+    /// Groups of warps that share the keys of a step.
     pub key_groups: u32,
     /// Columns of a row.
     pub columns: u32,
-    /// Blocks that fit on a multiprocessor at least.
+    /// Minimum number of blocks that fit on a multiprocessor.
     pub blocks: u32,
     /// How items are spread over blocks.
     pub grid: Grid,
-    /// What its softmax overlaps with.
+    /// What the softmax overlaps with.
     pub overlap: Overlap,
-    /// Its mask.
+    /// The mask.
     pub mask: Mask,
 }
 
-/// Columns between, octaves between the tiles, another grid, blocks more or less, another overlap, another mask.
+/// Difference in columns, in tile size (octaves), in grid, in blocks, in overlap, in mask.
 pub type Distance = (u32, u32, bool, u32, bool, bool);
 
 impl KernelClass {
-    /// That of `variant`.
+    /// The class of `variant`.
     pub const fn of(variant: &Variant<'_>) -> Self {
         Self::new(variant.config, variant.mask)
     }
 
-    /// That of kernels of `config`.
+    /// The class of kernels of `config`.
     pub const fn new(config: Configuration, mask: Mask) -> Self {
         Self {
             kind: config.kind(),
@@ -65,7 +65,7 @@ impl KernelClass {
         }
     }
 
-    /// How little the constants of `other` say about this one, the most important first; `None` where they say nothing.
+    /// How far `other` is from this class, most important difference first; `None` if its constants say nothing about this one.
     pub fn distance(&self, other: &Self) -> Option<Distance> {
         let octaves = |one: u32, other: u32| one.max(1).ilog2().abs_diff(other.max(1).ilog2());
         (self.kind == other.kind).then(|| {
@@ -77,52 +77,52 @@ impl KernelClass {
     }
 }
 
-/// What the kernels of a class take on a GPU.
+/// Fitted constants of a class of kernels on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Constants {
-    /// Blocks that are on a multiprocessor at once, where the grid does not say it.
+    /// Blocks resident on a multiprocessor, if the grid does not determine it.
     pub resident: u32,
-    /// To start and to end, µs.
+    /// Start and end of a launch, µs.
     pub launch_us: f64,
-    /// To start one of the blocks that are there at first, µs: the GPU starts them one after the other.
+    /// Start of one of the initial blocks, µs: the GPU starts them one after another.
     pub block_us: f64,
-    /// To begin and to end an item, µs.
+    /// Start and end of an item, µs.
     pub item_us: f64,
-    /// A step of a block, µs.
+    /// Latency of a step of one block, µs.
     pub step_us: f64,
-    /// What a step adds for the blocks that share its multiprocessor, µs.
+    /// Additional time of a step for the blocks that share its multiprocessor, µs.
     pub shared_step_us: f64,
-    /// To move 10⁶ bytes, µs.
+    /// Time to move 10⁶ bytes, µs.
     pub megabyte_us: f64,
-    /// What the shorter of computing and moving adds to the longer, in times of itself.
+    /// Fraction of the shorter of computing and moving that is not hidden by the longer.
     pub exposed: f64,
 }
 
-/// What a kernel is taken to be slower than its constants say, where those are of another number of groups that share the keys of a
-/// step: it must promise more than it may miss before it is preferred to one that was measured.
+/// Factor on the prediction of a class whose constants come from a class with another number of key groups: its predicted advantage
+/// must exceed the possible error before it is preferred to a measured one.
 const DOUBT: f64 = 1.4;
 
 /// The constants of a GPU model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs<'a> {
-    /// Its name, as the driver gives it.
+    /// Its name, as the driver reports it.
     pub gpu: &'a str,
-    /// Its architecture, as in 90 for `sm_90`.
+    /// Its architecture, such as 90 for `sm_90`.
     pub architecture: u32,
-    /// Its kernels.
+    /// Constants of its kernels.
     pub kernels: &'a [(KernelClass, Constants)],
 }
 
 impl<'a> Costs<'a> {
-    /// Of `all`, those of the same GPU model, else of one of the same architecture, else the first: clocks differ then, but they
-    /// change all kernels' times alike.
+    /// The costs of the same GPU model in `all`, else of one of the same architecture, else the first: their clocks differ, which
+    /// changes the times of all kernels alike.
     pub fn find(all: &'a [Self], gpu: &Gpu<'_>) -> Option<&'a Self> {
         let of_architecture = |costs: &&Self| costs.architecture == gpu.architecture;
         all.iter().find(|costs| costs.gpu == gpu.name).or_else(|| all.iter().find(of_architecture)).or(all.first())
     }
 
-    /// The time of `variant` for `problem` on a GPU of so many `multiprocessors`, µs; `None` for packed sequences, whose lengths
-    /// are not known here, for masks that were not measured, and for kernels of a kind that no constants are of.
+    /// Predicted time of `variant` for `problem` on a GPU with `multiprocessors` multiprocessors, µs. `None` for packed sequences, whose
+    /// lengths are unknown, for masks that were not measured, and for kinds of kernels without constants.
     pub fn predict(&self, variant: &Variant<'_>, problem: &Problem, multiprocessors: u32) -> Option<f64> {
         self.predict_class(&KernelClass::of(variant), problem, multiprocessors)
     }
@@ -136,7 +136,7 @@ impl<'a> Costs<'a> {
         Some(constants.predict(&Load::of(class, problem, multiprocessors, constants.resident)))
     }
 
-    /// The constants of `class`, else by those of the class nearest to it; `None` where none is of its kind.
+    /// The constants of `class`, else those derived from the nearest class; `None` if there is none of its kind.
     pub fn constants(&self, class: &KernelClass) -> Option<Constants> {
         if let Some((_, constants)) = self.kernels.iter().find(|(known, _)| known == class) {
             return Some(*constants);
@@ -148,24 +148,24 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// What a launch has to do.
+/// The work of a launch, as the model counts it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Blocks that are started at first.
+    /// Initial blocks.
     pub blocks: f64,
-    /// Items that follow each other on a multiprocessor.
+    /// Consecutive items on a multiprocessor.
     pub rounds: f64,
-    /// Steps that follow each other there.
+    /// Consecutive steps on a multiprocessor.
     pub steps: f64,
-    /// Steps of all blocks of a multiprocessor.
+    /// Steps of all blocks of a multiprocessor together.
     pub shared_steps: f64,
     /// 10⁶ bytes of Q, K, V, O and LSE.
     pub megabytes: f64,
 }
 
 impl Load {
-    /// That of a kernel of `class` for `problem`, on so many `multiprocessors` with `resident` blocks each where the grid does not
-    /// say it.
+    /// The load of a kernel of `class` for `problem` on `multiprocessors` multiprocessors, with `resident` blocks on each if the grid
+    /// does not determine it.
     pub fn of(class: &KernelClass, problem: &Problem, multiprocessors: u32, resident: u32) -> Self {
         let shape = problem.shape();
         let resident = match class.grid {
@@ -186,7 +186,7 @@ impl Load {
             items / parts * longest
         };
         let longest = round_up(longest / parts);
-        // Equal items go through in whole rounds. Of unequal ones the last begins when the others are through, about.
+        // Equal items take whole rounds. The last of unequal items begins roughly when the others end.
         let of_units = |units: f64| match causal {
             _ if items <= units => longest,
             false => round_up(items / units) * longest,
@@ -204,7 +204,7 @@ impl Load {
     }
 }
 
-/// Blocks among which the keys of an item are split.
+/// Blocks that share the keys of an item.
 fn parts_of_an_item(class: &KernelClass, problem: &Problem, tiles: u32, multiprocessors: u32) -> f64 {
     let shape = problem.shape();
     let KernelClass { grid, rows, columns, keys: step, mask, .. } = *class;
@@ -213,16 +213,16 @@ fn parts_of_an_item(class: &KernelClass, problem: &Problem, tiles: u32, multipro
     geometry::work_items(shape.batch, shape.heads, tiles).map_or(1.0, |items| cluster(items).into())
 }
 
-/// Steps of a head under a causal mask: of every tile up to its last key that is attended to.
+/// Steps of a head under a causal mask: each tile's, up to its last attended key.
 fn causal_steps(class: &KernelClass, tiles: u32, longest: f64) -> f64 {
     let (before_last, tiles_per_step) =
         (f64::from(tiles.saturating_sub(1)), f64::from(class.rows) / f64::from(class.keys));
-    // Where several tiles end within a step of keys, each rounds up to its end: by half of the others, on the average.
+    // If several tiles end within one step of keys, each rounds up to its end: by half of the others on average.
     let rounded_up = (0.5 * (1.0 - tiles_per_step)).max(0.0);
     before_last * (0.5 * tiles_per_step * f64::from(tiles) + rounded_up) + longest
 }
 
-/// The next whole number of a number that is not negative.
+/// Rounds a non-negative number up.
 // `f64::ceil` is not in core.
 fn round_up(number: f64) -> f64 {
     let whole = number as u64 as f64;
@@ -230,15 +230,15 @@ fn round_up(number: f64) -> f64 {
 }
 
 impl Constants {
-    /// What those of the class `own` let expect of `other`, of which nothing was measured: a warp's part of a step takes as long as
-    /// it has keys and columns, the step of a multiprocessor's blocks as it has products.
+    /// Constants for `other`, which was not measured, derived from those of class `own`: the latency of a step scales with a warp's
+    /// keys and columns, its throughput with the number of products.
     pub fn of_another(&self, own: &KernelClass, other: &KernelClass) -> Self {
         let ratio = |of: fn(&KernelClass) -> u32| f64::from(of(other).max(1)) / f64::from(of(own).max(1));
         let (rows, keys) = (ratio(|class| class.rows), ratio(|class| class.keys));
         let (columns, groups) = (ratio(|class| class.columns), ratio(|class| class.key_groups));
         let doubt = if own.key_groups == other.key_groups { 1.0 } else { DOUBT };
         Self {
-            // As many warps as before are there at once.
+            // As many warps are resident as before.
             resident: ((f64::from(self.resident) / (rows * groups)) as u32).max(1),
             launch_us: self.launch_us * doubt,
             block_us: self.block_us * doubt,
@@ -250,7 +250,7 @@ impl Constants {
         }
     }
 
-    /// The time of a launch with `load`, µs.
+    /// Predicted time of a launch with `load`, µs.
     pub fn predict(&self, load: &Load) -> f64 {
         let own = self.step_us * load.steps;
         let shared = self.shared_step_us * load.shared_steps;

@@ -1,5 +1,5 @@
-//! How the work items of a launch are dealt out to its blocks: [`crate::geometry`], [`crate::longest_first`] and
-//! [`crate::last_round`] with what the arguments of the launch say.
+//! Distribution of a launch's work items over its blocks: [`crate::geometry`], [`crate::longest_first`] and
+//! [`crate::last_round`], applied to the launch's arguments.
 
 use crate::args::ForwardArgs;
 use crate::divisor::Divisor;
@@ -14,7 +14,7 @@ impl ForwardArgs {
         block_work(item, self.query_tiles, self.heads)
     }
 
-    /// Work item `item` of a launch whose items come in `order`. `hide` returns a number unknown to the compiler.
+    /// Work item `item` of a launch with items in `order`. `hide` returns its argument, opaque to the compiler.
     #[inline(always)]
     pub fn work_in(&self, order: WorkOrder, item: u32, hide: impl Fn(u32) -> u32) -> BlockWork {
         match order {
@@ -23,14 +23,14 @@ impl ForwardArgs {
         }
     }
 
-    /// Binary logarithm of how many tiles of a head come together in `order`.
+    /// Binary logarithm of the number of tiles of a head that are kept together in `order`.
     #[inline(always)]
     fn together(&self, order: WorkOrder) -> u32 {
         if matches!(order, WorkOrder::LongestFirstTogether) { self.head_groups.together() } else { 0 }
     }
 
-    /// [`Self::work_in`] for a block that has no other item: it divides once, before all else, when registers are free, and by
-    /// the operator, as the multipliers would take some for good.
+    /// [`Self::work_in`] for a block with a single item. It divides once, at the start, when registers are free, and uses the
+    /// division operator, since multipliers would occupy registers throughout.
     #[inline(always)]
     pub fn only_work_in(&self, order: WorkOrder, item: u32, hide: impl Fn(u32) -> u32) -> BlockWork {
         let by_operator = |number, divisor: Divisor| (number / divisor.get(), number % divisor.get());
@@ -40,8 +40,8 @@ impl ForwardArgs {
         }
     }
 
-    /// Work item `item` of a launch whose longest items come first, with a division that gives quotient and remainder, and what
-    /// [`Divisor::either`] asks of `hide`.
+    /// Work item `item` of a launch with the longest items first. `divide` returns quotient and remainder, `hide` is as for
+    /// [`Divisor::either`].
     #[inline(always)]
     fn longest_first_work(
         &self,
@@ -56,22 +56,22 @@ impl ForwardArgs {
         BlockWork { batch, head, query_tile: self.query_tiles.get().get() - 1 - rank }
     }
 
-    /// Work item `item` of a launch for packed sequences: heads are neighbours, as their rows are in memory. The slots that no
-    /// tile has are thus not all dealt out to the same blocks.
+    /// Work item `item` of a launch for packed sequences. Neighbouring items are of neighbouring heads, whose rows are
+    /// neighbours in memory. So empty slots are not all given to the same blocks.
     #[inline(always)]
     pub fn packed_work(&self, item: u32) -> BlockWork {
         let (slot, head) = self.heads.divide(item);
         BlockWork { batch: 0, head, query_tile: slot }
     }
 
-    /// `work` with the head of K and V that its head of Q attends to.
+    /// `work` with its head replaced by the head of K and V that it attends to.
     #[inline(always)]
     pub fn of_keys(&self, work: BlockWork) -> BlockWork {
         BlockWork { head: self.group.divide(work.head).0, ..work }
     }
 
-    /// The work item of block `block` of `blocks` in its `round`, counted from 0, of a launch whose items come in `order`; `None`
-    /// when it has done all of its own.
+    /// The work item of block `block` of `blocks` in round `round`, counted from 0, with items in `order`; `None` after the
+    /// block's last item.
     #[inline(always)]
     pub fn work_item(&self, order: WorkOrder, round: u32, block: u32, blocks: u32) -> Option<u32> {
         match order {
@@ -80,21 +80,21 @@ impl ForwardArgs {
         }
     }
 
-    /// What block `block` of `blocks` computes of the last round in pass 0 and in pass 1, where it is dealt out in strips.
+    /// Share of block `block` of `blocks` in the last round, in pass 0 or 1, if the round is distributed in strips.
     #[inline(always)]
     pub fn last_share(&self, pass: u32, block: u32, blocks: u32) -> Share {
         self.last_round.share(pass, block, blocks, &self.work_items)
     }
 
-    /// What block `block` computes of the last round, where it is dealt out in [equal parts](crate::last_round::LastRound::in_parts)
-    /// of items of `strips` strips; `None` where it computes nothing of it.
+    /// Share of block `block` in a last round distributed in [equal parts](crate::last_round::LastRound::in_parts) of items
+    /// of `strips` strips; `None` if it has none.
     #[inline(always)]
     pub fn last_part(&self, block: u32, strips: u32) -> Option<Share> {
         let share = self.last_round.equal_part(block, strips);
         (share.item < self.work_items.get()).then_some(share)
     }
 
-    /// Passes through whole heads of block `block` of `blocks`, two for each of its heads.
+    /// Number of passes that block `block` of `blocks` makes through whole heads, two per head.
     #[inline(always)]
     pub fn whole_passes(&self, block: u32, blocks: u32) -> u32 {
         self.last_round.whole_passes(block, blocks, &self.work_items)

@@ -1,29 +1,29 @@
-//! Division by a number that the host knows before the launch.
+//! Division by a number that is known on the host before the launch.
 
 use core::num::NonZeroU32;
 
-/// A divisor of numbers below 2³¹, by which a multiplication and a shift divide: a GPU has no integer division, and what
-/// compilers put in its place takes some 30 instructions and two trips to the unit of the reciprocals.
+/// A divisor for numbers below 2³¹ that divides by a multiplication and a shift. A GPU has no integer division; its
+/// software replacement takes some 30 instructions and two uses of the reciprocal unit.
 ///
-/// With l = ⌈log₂ d⌉ and m = ⌊2³¹⁺ˡ / d⌋ + 1, n / d ≤ n·m / 2³¹⁺ˡ < n / d + 1 / d for n < 2³¹, so that both have the same
+/// With l = ⌈log₂ d⌉ and m = ⌊2³¹⁺ˡ / d⌋ + 1, n / d ≤ n·m / 2³¹⁺ˡ < n / d + 1 / d for n < 2³¹, so both have the same
 /// integer part (Granlund & Montgomery, "Division by Invariant Integers using Multiplication", PLDI 1994).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Divisor {
     /// d.
     value: NonZeroU32,
-    /// m, which is below 2³².
+    /// m, below 2³².
     multiplier: u32,
     /// l.
     shift: u32,
 }
 
 impl Divisor {
-    /// That of division by `value`.
+    /// The divisor `value`.
     ///
     /// # Panics
-    /// Where `value` is beyond 2³¹, to which no number divided by it comes.
-    // Without a body of its own, which would stand in every PTX module: only the host calls it.
+    /// When `value` exceeds 2³¹, which no dividend reaches.
+    // Inlined, since otherwise every PTX module would contain it: only the host calls it.
     #[inline]
     pub const fn new(value: NonZeroU32) -> Self {
         assert!(value.get() <= 1 << 31, "a divisor is at most 2^31");
@@ -31,9 +31,9 @@ impl Divisor {
         Self { value, multiplier: ((1 << (31 + shift)) / value.get() as u64 + 1) as u32, shift }
     }
 
-    /// `one` where `condition` holds, else `other`, whose numbers pass through `hide`, which returns them unknown to the compiler.
-    /// Otherwise it would choose between places and load from one: arguments of a kernel have no addresses to choose from, and
-    /// would be copied to local memory.
+    /// `one` if `condition` holds, else `other`, with its numbers passed through `hide`, which makes them opaque to the compiler.
+    /// Otherwise the compiler would select between their addresses. Kernel arguments have none to select from, so they would be
+    /// copied to local memory.
     #[inline(always)]
     pub fn either(condition: bool, one: &Self, other: &Self, hide: impl Fn(u32) -> u32) -> Self {
         let choose = |one, other| {
@@ -47,7 +47,7 @@ impl Divisor {
         }
     }
 
-    /// What it divides by.
+    /// The divisor's value.
     #[inline(always)]
     pub const fn get(self) -> NonZeroU32 {
         self.value

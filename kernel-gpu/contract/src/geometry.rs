@@ -1,17 +1,17 @@
-//! Launch geometry: how many blocks a launch has and which query tiles each of them computes.
+//! Launch geometry: the number of blocks and the query tiles that each computes.
 
 use crate::divisor::Divisor;
 use crate::limits::MAXIMUM_WORK_ITEMS;
 use crate::tile::Grid;
 
-/// A work item: the part of the problem that a thread block computes at a time.
+/// A work item: what a thread block computes at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockWork {
     /// Batch index.
     pub batch: u32,
     /// Head index, of Q and O.
     pub head: u32,
-    /// Query tile index within the head; of packed sequences the slot of one ([`crate::packed`]).
+    /// Query tile index within the head; for packed sequences the slot of a tile ([`crate::packed`]).
     pub query_tile: u32,
 }
 
@@ -20,7 +20,7 @@ pub const fn query_tiles(sequence: u32, block_m: u32) -> u32 {
     sequence.div_ceil(block_m)
 }
 
-/// Work items of a launch, or `None` when they are too many for one.
+/// Number of work items of a launch; `None` if one launch cannot have so many.
 pub const fn work_items(batch: u32, heads: u32, query_tiles: u32) -> Option<u32> {
     let Some(heads) = (batch as u64).checked_mul(heads as u64) else { return None };
     match heads.checked_mul(query_tiles as u64) {
@@ -29,7 +29,7 @@ pub const fn work_items(batch: u32, heads: u32, query_tiles: u32) -> Option<u32>
     }
 }
 
-/// Blocks of a launch on a device of `multiprocessors`, each of which has room for `resident` of them; clusters of them where keys
+/// Blocks of a launch on a device of `multiprocessors`, each of which holds `resident` of them; clusters instead of blocks if keys
 /// are split.
 pub const fn blocks(grid: Grid, work_items: u32, multiprocessors: u32, resident: u32) -> u32 {
     let room = multiprocessors.saturating_mul(resident);
@@ -39,11 +39,11 @@ pub const fn blocks(grid: Grid, work_items: u32, multiprocessors: u32, resident:
     }
 }
 
-/// The work item of block `block` of `blocks` in its `round`, counted from 0; `None` when it has done all of its own.
+/// The work item of block `block` of `blocks` in round `round`, counted from 0; `None` after the block's last item.
 ///
 /// Every other round is dealt out backwards. Under a causal mask, where the length of an item depends on its tile, a
-/// block that had the longest tile of a head in one round thus gets the shortest in the next: two rounds take all blocks
-/// equally long where the tiles of a head divide twice the number of blocks.
+/// block that has the longest tile of a head in one round gets the shortest in the next. If the tiles of a head divide
+/// twice the number of blocks, all blocks then take equally long over two rounds.
 #[inline(always)]
 pub const fn work_item(round: u32, block: u32, blocks: u32, work_items: u32) -> Option<u32> {
     let begin = round * blocks;
@@ -57,14 +57,14 @@ pub const fn work_item(round: u32, block: u32, blocks: u32, work_items: u32) -> 
     Some(end - 1 - block)
 }
 
-/// Work item `item`: tiles of one head are neighbours, so that they share its K and V in L2, and the last tile comes
-/// first, since under a causal mask it is the longest.
+/// Work item `item`. Tiles of one head are neighbours, so that they share its K and V in L2. The last tile comes first,
+/// since under a causal mask it is the longest.
 #[inline(always)]
 pub fn block_work(item: u32, query_tiles: Divisor, heads: Divisor) -> BlockWork {
     block_work_by(item, query_tiles, heads, |number, divisor| divisor.divide(number))
 }
 
-/// [`block_work`] with a division that gives quotient and remainder.
+/// [`block_work`] with a given division, which returns quotient and remainder.
 #[inline(always)]
 pub(crate) fn block_work_by(
     item: u32,
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn causal_tiles_of_different_length_are_dealt_out_evenly() {
-        // Keys of a tile in units of block_m: one for the first tile of a head, as many as there are tiles for the last.
+        // Keys of a tile in units of block_m: one for the first tile of a head, the number of tiles for the last.
         let length = |item: u32, tiles: u32| tiles - item % tiles;
         for (blocks, tiles, heads) in
             [(132, 4, 66), (132, 2, 256), (132, 4, 264), (132, 8, 33), (114, 4, 57), (4, 4, 6)]

@@ -1,62 +1,62 @@
 //! The last round of a persistent grid with equal work items, dealt out in strips of query rows.
 //!
-//! Heads are rarely a multiple of the blocks. In the last round some blocks then compute a head while others have nothing
-//! to do. Dealt out in strips, the heads that are left take all blocks about equally long: first half of a head each, as
-//! far as they suffice for that, then a part of one of the others, whose strips fewer warpgroups compute side by side. Where an
-//! item has a strip for each warpgroup, those that are left are dealt out in equal parts.
+//! The number of heads is rarely a multiple of the number of blocks, so in the last round some blocks would compute a head
+//! while others idle. Distributed in strips, the remaining heads take all blocks about equally long: each block first gets
+//! half of a head while there are enough, then a part of one of the others, whose strips fewer warpgroups compute in parallel.
+//! If an item has one strip per warpgroup, the remaining items are distributed in equal parts.
 
 use core::num::NonZeroU32;
 
 use crate::divisor::Divisor;
 
-/// Strips of a head, computed in two passes of half of them.
+/// Strips of a head, computed in two passes of half of them each.
 const STRIPS: u32 = 8;
 
-/// How the items of a launch are dealt out to its blocks, where they are equally long. What is said of heads holds for other items.
+/// How the items of a launch are distributed over its blocks if they are equally long. "Heads" below are items in general.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastRound {
-    /// The round: those before it are of whole heads, one for each block.
+    /// The last round; earlier rounds give each block a whole head.
     round: u32,
-    /// The first of its heads that is split in parts, behind those that are split in halves; [`u32::MAX`] where the heads of
-    /// the round are whole, too, one for each of the first blocks.
+    /// The first of its heads that is split into parts; those before it are split into halves. [`u32::MAX`] if the heads of the
+    /// round are whole too, one for each of the first blocks.
     first_split: u32,
-    /// The first of those that is split in one part more.
+    /// The first of its heads that is split into one part more.
     first_finer: u32,
-    /// Parts of the heads before that one.
+    /// Number of parts of the split heads before `first_finer`.
     parts: Divisor,
-    /// Parts of the others.
+    /// Number of parts of the heads from `first_finer` on.
     finer_parts: Divisor,
 }
 
-/// Strips of a head that a block computes.
+/// The strips of a head that a block computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// The head, as a work item.
+    /// The head, as work item.
     pub item: u32,
     /// The first strip.
     pub first: u32,
-    /// How many they are, at most half of the head's; 0 where the block has none.
+    /// Number of strips, at most half of the head's; 0 for none.
     pub strips: u32,
 }
 
 impl Share {
-    /// Nothing.
-    // No `Option`: what it leaves undefined without a share would be read by a selection that does not use it.
+    /// No strips.
+    // No `Option`: its payload would be undefined here, and a select instruction would read it, though its result is unused.
     pub const NONE: Self = Self { item: 0, first: 0, strips: 0 };
 }
 
 impl LastRound {
-    /// That of `heads` heads on `blocks` blocks, at most as many, in whole heads.
+    /// The last round of `heads` heads on at most as many `blocks`, in whole heads.
     #[inline]
     pub const fn whole(heads: u32, blocks: u32) -> Self {
         let one = Divisor::new(NonZeroU32::MIN);
         Self { round: heads / blocks, first_split: u32::MAX, first_finer: u32::MAX, parts: one, finer_parts: one }
     }
 
-    /// That of `heads` heads on `blocks` blocks, at most as many, in strips; in [whole heads](Self::whole) where strips would
-    /// take as long.
-    // Without a body of its own in PTX, as only the host calls it.
+    /// The last round of `heads` heads on at most as many `blocks`, in strips; in [whole heads](Self::whole) if strips would not
+    /// be faster.
+    // Inlined, so that it is not in the PTX: only the host calls it.
     #[inline]
     pub const fn in_strips(heads: u32, blocks: u32) -> Self {
         let whole = Self::whole(heads, blocks);
@@ -67,10 +67,10 @@ impl LastRound {
             return whole;
         }
         let most = blocks / split;
-        // The blocks that are left over take a part each.
+        // The remaining blocks take one part each.
         let (parts, finer) = if most < STRIPS { (most, blocks % split) } else { (STRIPS, 0) };
         let Some(parts) = NonZeroU32::new(parts) else { return whole };
-        // Behind a half, another would be as much as a whole head.
+        // After one half, another would take as long as a whole head.
         if halves && parts.get() <= 2 {
             return whole;
         }
@@ -78,8 +78,8 @@ impl LastRound {
         Self { first_split: heads - split, first_finer: heads - finer, parts, finer_parts, ..whole }
     }
 
-    /// That of `items` items of `strips` strips each, one for each warpgroup, on `blocks` blocks, at most as many: in as many equal
-    /// parts of items as there are blocks for.
+    /// The last round of `items` items of `strips` strips each, one strip per warpgroup, on at most as many `blocks`: each item is
+    /// split into as many equal parts as there are blocks for.
     #[inline]
     pub const fn in_parts(items: u32, blocks: u32, strips: u32) -> Self {
         let whole = Self::whole(items, blocks);
@@ -100,14 +100,14 @@ impl LastRound {
         }
     }
 
-    /// Whether the round is dealt out in strips.
+    /// Whether the round is distributed in strips.
     #[inline(always)]
     pub const fn is_split(self) -> bool {
         self.first_split != u32::MAX
     }
 
-    /// Which head that is split in parts block `block` computes a part of, which part, and of how many: the heads of fewer
-    /// parts are those of the first blocks, which begin first.
+    /// The head that block `block` computes a part of, the index of the part, and the number of parts. Heads with fewer parts go
+    /// to the first blocks, which begin first.
     #[inline(always)]
     fn part(self, block: u32) -> (u32, u32, Divisor) {
         let Self { first_split, first_finer, parts, finer_parts, .. } = self;
@@ -121,21 +121,21 @@ impl LastRound {
         (first + head, part, parts)
     }
 
-    /// Strips of an equal part of an item of `strips` strips.
+    /// Number of strips in an equal part of an item of `strips` strips.
     #[inline(always)]
     pub fn strips_of_a_part(&self, strips: u32) -> u32 {
         self.parts.divide(strips).0
     }
 
-    /// The round, where it is dealt out in strips; otherwise one that never comes.
+    /// The round that is distributed in strips; a round that never comes if there is none.
     #[inline(always)]
     pub const fn split_round(self) -> u32 {
         if self.is_split() { self.round } else { u32::MAX / 2 }
     }
 
-    /// What block `block` of `blocks` computes of the last round in pass 0 and in pass 1, where it is dealt out in strips, of a launch
-    /// of so many `heads`.
-    // By reference, so that the device reads the number where it needs it.
+    /// Share of block `block` of `blocks` in the last round, in pass 0 or 1, of a launch of `heads` heads, if the round is
+    /// distributed in strips.
+    // `heads` by reference, so that the device loads it only where it needs it.
     #[inline(always)]
     pub(crate) fn share(&self, pass: u32, block: u32, blocks: u32, heads: &NonZeroU32) -> Share {
         let Self { round, first_split, .. } = *self;
@@ -152,8 +152,8 @@ impl LastRound {
         Share { item, first, strips: parts.divide(STRIPS * (part + 1)).0 - first }
     }
 
-    /// What block `block` computes of the last round, where it is dealt out in [equal parts](Self::in_parts) of items of `strips`
-    /// strips; of an item behind the last one where it computes nothing of it.
+    /// Share of block `block` in a last round distributed in [equal parts](Self::in_parts) of items of `strips` strips. Its item
+    /// is beyond the last one if the block has none.
     #[inline(always)]
     pub(crate) fn equal_part(&self, block: u32, strips: u32) -> Share {
         let Self { first_split, parts, .. } = *self;
@@ -162,8 +162,8 @@ impl LastRound {
         Share { item: first_split + item, first: part * strips, strips }
     }
 
-    /// Passes through whole heads of block `block` of `blocks`, two for each of its heads, of a launch of so many `heads`.
-    // By reference for the same reason.
+    /// Number of passes that block `block` of `blocks` makes through whole heads, two per head, in a launch of `heads` heads.
+    // `heads` by reference for the same reason.
     #[inline(always)]
     pub(crate) fn whole_passes(&self, block: u32, blocks: u32, heads: &NonZeroU32) -> u32 {
         let is_in_last = !self.is_split() && self.round * blocks + block < heads.get();
@@ -184,14 +184,14 @@ mod tests {
         NonZeroU32::new(number).expect("a positive number")
     }
 
-    /// The strips that a block computes of the last round, where it is dealt out in strips.
+    /// The strips that a block computes in the last round, if that is distributed in strips.
     fn shares(last_round: LastRound, block: u32, blocks: u32, heads: u32) -> Vec<Share> {
         let share = |pass| last_round.share(pass, block, blocks, &positive(heads));
         let passes = if last_round.is_split() { 0..u32::MAX } else { 0..0 };
         passes.map(share).take_while(|share| share.strips > 0).collect()
     }
 
-    /// Heads and blocks of small launches, and of some on an H200 and an H100 PCIe.
+    /// Numbers of heads and blocks: small launches, and some on an H200 and an H100 PCIe.
     fn launches() -> impl Iterator<Item = (u32, u32)> {
         let small = (1..=12).flat_map(|blocks| (blocks..=4 * blocks).map(move |heads| (heads, blocks)));
         let large = [132, 114].into_iter().flat_map(|blocks| (blocks..3 * blocks).map(move |heads| (heads, blocks)));

@@ -1,9 +1,9 @@
-//! What both sides of a launch agree on: the kernels, the build of their PTX, the library that launches them, and the
-//! workshop around it.
+//! Definitions shared by both sides of a launch: the kernels, the build of their PTX, the library that launches them, and
+//! the workshop.
 //!
-//! A [`problem::Problem`] says what is computed. [`selection::choose`] finds the [`variants::Variant`] for it on a
-//! [`gpu::Gpu`], [`plan::Plan::new`] plans the launch, and [`plan::Plan::bind`] gives it the addresses of the tensors. Nothing
-//! here allocates, or asks a driver.
+//! A [`problem::Problem`] says what to compute. [`selection::choose`] selects its [`variants::Variant`] on a
+//! [`gpu::Gpu`], [`plan::Plan::new`] plans the launch, and [`plan::Plan::bind`] binds the addresses of the tensors. Nothing
+//! here allocates or calls a driver.
 #![no_std]
 
 pub mod architecture;

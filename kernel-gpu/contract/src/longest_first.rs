@@ -1,54 +1,54 @@
-//! The order of work items under a causal mask, where the later a query tile, the more keys it attends to.
+//! The order of work items under a causal mask, where later query tiles attend to more keys.
 //!
-//! Of a group of heads the last tile of each comes first, then the one before it of each, and so on: the shortest are left for
-//! the end, which fill what the longer ones left uneven ("longest processing time first"; R. L. Graham, "Bounds on
-//! Multiprocessing Timing Anomalies", 1969). A group is all heads, as long as their K and V fit into L2, or every block has one
-//! of its own to read from memory in each round.
+//! Within a group of heads, the last tile of each head comes first, then the second to last of each, and so on. The shortest
+//! items come at the end and even out the load ("longest processing time first"; R. L. Graham, "Bounds on Multiprocessing
+//! Timing Anomalies", 1969). A group is all heads if their K and V fit into L2 together. Otherwise groups are smaller, since
+//! every block would read other K and V from memory in each round.
 
 use core::num::NonZeroU32;
 
 use crate::divisor::Divisor;
 
-/// Bytes of K and V that blocks share in L2, for each multiprocessor: of an H100, 33 of its 50 MB.
+/// Bytes of K and V that blocks share in L2, per multiprocessor: on an H100 33 of its 50 MB.
 const SHARED_BYTES: u64 = 256 << 10;
 
-/// Which heads of a launch make a group.
+/// How the heads of a launch are grouped.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadGroups {
-    /// Heads of a group but the last, of all batch entries.
+    /// Heads of a group except the last, counted over all batch entries.
     heads: Divisor,
-    /// Their work items.
+    /// Work items of such a group.
     items: Divisor,
     /// Heads of the last group.
     last_heads: Divisor,
-    /// The last group.
+    /// Index of the last group.
     last: u32,
-    /// Binary logarithm of how many tiles of a head come together, in kernels that ask for it.
+    /// Binary logarithm of the number of tiles of a head kept together, in kernels that ask for it.
     together: u32,
 }
 
-/// Of heads whose K and V are not in L2 together, the fewest rows of a tile and the fewest tiles with which it pays to leave the
-/// order of heads (docs/results/map.md).
+/// Minimum rows of a tile, and minimum tiles of a head, for which grouping pays if the K and V of all heads do not fit into L2
+/// together (docs/results/map.md).
 const FEWEST_ROWS: u32 = 128;
 const FEWEST_TILES: u32 = 8;
-/// Of such heads, how many rows each read of K and V from memory should serve: as many are the floating-point operations for each
+/// Rows that each read of K and V from memory should serve, for such heads. Equals the floating-point operations per
 /// byte read. Measured (docs/results/map.md).
 const ROWS_OF_A_READ: u32 = 1024;
 
 impl HeadGroups {
-    /// One group of `heads` heads of `tiles` query tiles, which are at most 2³¹ together.
-    // Without a body of its own in PTX, as only the host calls it.
+    /// One group of `heads` heads of `tiles` query tiles each, at most 2³¹ in total.
+    // Inlined, so that it is not in the PTX: only the host calls it.
     #[inline]
     pub const fn one(heads: NonZeroU32, tiles: NonZeroU32) -> Self {
         Self::of(heads, heads, tiles)
     }
 
-    /// Those of `heads` heads of `tiles` query tiles of `rows` rows, which are at most 2³¹ tiles together, on `blocks` blocks that
-    /// compute side by side, with so many bytes of K and V for each multiprocessor.
+    /// Groups of `heads` heads, each of `tiles` query tiles of `rows` rows, at most 2³¹ tiles in total, on `blocks` concurrent
+    /// blocks, with `key_bytes` bytes of K and V per multiprocessor.
     ///
-    /// A group but the last is whole rounds of the blocks, at least two, so that all of them leave it at about the same time. Heads
-    /// come one by one where the tiles or their heads are so small that reading K and V would take longer than computing.
+    /// Every group but the last is a whole number of rounds, at least two, so that all blocks finish it at about the same time.
+    /// Heads come one by one if tiles or heads are so small that reading K and V would take longer than computing.
     #[inline]
     pub const fn new(heads: NonZeroU32, tiles: NonZeroU32, rows: u32, blocks: NonZeroU32, key_bytes: u64) -> Self {
         if key_bytes <= SHARED_BYTES {
@@ -67,7 +67,7 @@ impl HeadGroups {
         }
     }
 
-    /// Binary logarithm of how many tiles of a head come together where the kernel asks for it.
+    /// Binary logarithm of the number of tiles of a head kept together, if the kernel asks for it.
     #[inline(always)]
     pub(crate) const fn together(&self) -> u32 {
         self.together
@@ -87,8 +87,8 @@ impl HeadGroups {
         }
     }
 
-    /// The head, of all batch entries, and how many of its `tiles` come before this one, of work item `item`, where `2^together` tiles
-    /// of a head come together. What [`Divisor::either`] asks of `hide` is asked of it here.
+    /// The head of work item `item`, counted over all batch entries, and the number of its `tiles` that come before this one, with
+    /// `2^together` tiles of a head kept together. `hide` is as for [`Divisor::either`].
     #[inline(always)]
     pub(crate) fn head_and_rank(
         &self,
@@ -106,8 +106,8 @@ impl HeadGroups {
     }
 }
 
-/// Of `heads` heads of `tiles` tiles, which come rank by rank, the one at the place of (`head`, `rank`) where `2^together` tiles of a head
-/// come together. The last ranks, where these are fewer, come as they did.
+/// In a group of `heads` heads of `tiles` tiles in order of rank, the head and rank that take the place of (`head`, `rank`) if
+/// `2^together` tiles of a head are kept together. The last ranks, if fewer than that, keep their places.
 #[inline(always)]
 const fn gathered((head, rank): (u32, u32), heads: u32, tiles: u32, together: u32) -> (u32, u32) {
     let within = (1 << together) - 1;
@@ -118,13 +118,13 @@ const fn gathered((head, rank): (u32, u32), heads: u32, tiles: u32, together: u3
     (place >> together, (rank & !within) | (place & within))
 }
 
-/// Binary logarithm of how many tiles of a head should come together, so that each read of K and V serves [`ROWS_OF_A_READ`] rows. It
-/// serves the tiles of a head that blocks compute at the same time.
+/// Binary logarithm of the number of tiles of a head to keep together, so that each read of K and V serves [`ROWS_OF_A_READ`] rows: a
+/// read serves the tiles of a head that blocks compute at the same time.
 #[inline]
 const fn tiles_together(heads: u32, tiles: u32, rows: u32, blocks: u32) -> u32 {
     let of_a_head = if heads < blocks { blocks / heads } else { 1 };
     let mut together = 0;
-    // At least two runs of them, or the shortest tiles would not come last.
+    // At least two runs of them; otherwise the shortest tiles would not come last.
     while (rows * of_a_head) << together < ROWS_OF_A_READ && tiles >> together >= 4 {
         together += 1;
     }
@@ -139,20 +139,20 @@ const fn greatest_common_divisor(mut one: u32, mut other: u32) -> u32 {
     one
 }
 
-/// In which order work items come.
+/// The order of work items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkOrder {
-    /// All tiles of a head, then those of the next: they share K and V in L2.
+    /// All tiles of a head, then those of the next head: they share K and V in L2.
     HeadByHead,
-    /// The longest of a group of heads first.
+    /// Within a group of heads, longest first.
     LongestFirst,
-    /// The same, but where K and V do not fit into L2, several tiles of a head together: blocks that compute them at the same time read
-    /// the head's K and V from memory once.
+    /// The same, but if K and V do not fit into L2, several tiles of a head are kept together: blocks that compute them at the same
+    /// time read the head's K and V from memory once.
     LongestFirstTogether,
 }
 
-/// The work item of block `block` of `blocks` in its `round`, counted from 0, where the longest come first; `None` when it has
-/// done all of its own. Who had the longest item of a round gets the shortest of the next.
+/// The work item of block `block` of `blocks` in round `round`, counted from 0, with the longest items first; `None` after
+/// the block's last item. The block with the longest item of a round gets the shortest of the next.
 #[inline(always)]
 pub const fn longest_first_item(round: u32, block: u32, blocks: u32, work_items: u32) -> Option<u32> {
     let item = round * blocks + if round % 2 == 0 { block } else { blocks - 1 - block };
@@ -171,7 +171,7 @@ mod tests {
         NonZeroU32::new(number).expect("a positive number")
     }
 
-    /// Heads and ranks of all items, in order.
+    /// Head and rank of every item, in order.
     fn order(groups: HeadGroups, heads: u32, tiles: u32, together: u32) -> Vec<(u32, u32)> {
         let place = |item| groups.head_and_rank(item, (tiles, together), |n, by| by.divide(n), |n| n);
         (0..heads * tiles).map(place).collect()
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// How many tiles of its head come before each item.
+    /// The number of tiles of its head that come before each item.
     fn ranks(heads: u32, tiles: u32, rows: u32, blocks: u32, key_bytes: u64) -> Vec<u32> {
         let groups = HeadGroups::new(positive(heads), positive(tiles), rows, positive(blocks), key_bytes);
         order(groups, heads, tiles, 0).into_iter().map(|(_, rank)| rank).collect()
@@ -207,7 +207,7 @@ mod tests {
     fn the_longest_tiles_of_a_group_come_first() {
         let one = ranks(6, 3, 256, 2, 0);
         assert!(one.is_sorted(), "all heads are one group: {one:?}");
-        // A group of 4 heads, as 4 blocks compute its 36 tiles in 9 rounds; the rest is of the last one.
+        // A group of 4 heads has 36 tiles, which 4 blocks compute in 9 rounds; the other heads are in the last group.
         let several = ranks(9, 9, 256, 4, u64::MAX);
         assert!(several[..36].is_sorted() && several[36..].is_sorted() && several[36] == 0, "{several:?}");
     }
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Keys that the busiest block attends to over the mean, in tiles.
+    /// Keys that the busiest block attends to, over the mean.
     fn unevenness(heads: u32, tiles: u32, blocks: u32, key_bytes: u64) -> f64 {
         let groups = HeadGroups::new(positive(heads), positive(tiles), 256, positive(blocks), key_bytes);
         let load = |block: u32| -> u32 {
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn blocks_are_loaded_evenly_where_they_have_several_items() {
-        // Batch × heads, tiles of 256 rows, and K and V of 64 columns, which were the worst of a map before (docs/results/map.md).
+        // Batch × heads, tiles of 256 rows, K and V of 64 columns: formerly the worst of a map (docs/results/map.md).
         let head_bytes = |tiles: u32| u64::from(tiles) * 256 * 256;
         for (heads, tiles) in
             [(10, 29), (20, 15), (55, 10), (12, 32), (25, 18), (50, 11), (42, 32), (200, 10), (106, 21)]

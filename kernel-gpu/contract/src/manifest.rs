@@ -1,6 +1,6 @@
-//! The manifest that travels with the PTX: what each entry is, how to launch it, and what it was built by.
+//! The manifest next to the PTX: what each entry is, how to launch it, and which compiler built it.
 //!
-//! `cargo xtask ptx` writes it, the host program reads it and nothing else to learn about entries.
+//! `cargo xtask ptx` writes it. It is the host program's only source of information about entries.
 
 extern crate alloc;
 
@@ -20,16 +20,16 @@ pub const FORMAT: u32 = 7;
 /// File name of the manifest beside the PTX files.
 pub const FILE_NAME: &str = "manifest.json";
 
-/// Everything in one PTX folder.
+/// The contents of a PTX folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`FORMAT`].
     pub format: u32,
-    /// Which compiler wrote the PTX, and its version.
+    /// The compiler that wrote the PTX.
     pub code_generator: CodeGenerator,
-    /// Commit of the source, with `-dirty` appended when the tree had changes; absent outside a checkout.
+    /// Commit of the source, with `-dirty` appended if the tree had changes; absent outside a checkout.
     pub git_commit: Option<String>,
-    /// Version of the ptxas that reported the entries' resources; absent when there was none.
+    /// Version of the ptxas that reported the entries' resources; absent if there was none.
     pub ptxas: Option<String>,
     /// The PTX files.
     pub modules: Vec<Module>,
@@ -51,9 +51,9 @@ pub struct Module {
     pub file: String,
     /// SHA-256 of the file, lower-case hexadecimal.
     pub sha256: String,
-    /// The file's `.version`, as in `8.0`.
+    /// The file's `.version`, such as `8.0`.
     pub ptx_version: String,
-    /// The file's `.target`, as in `sm_80`.
+    /// The file's `.target`, such as `sm_80`.
     pub target: String,
     /// Entries of the file.
     pub entries: Vec<Entry>,
@@ -72,20 +72,20 @@ pub struct Entry {
     pub sequence: Sequence,
     /// Mask the entry applies.
     pub mask: Mask,
-    /// Whether it changes scores. Absent in manifests of entries that do not.
+    /// Whether it supports score modifications. Absent in manifests of entries that do not.
     #[serde(default)]
     pub scores: Scores,
     /// Threads of a block (x dimension; y and z are 1).
     pub threads: u32,
     /// Dynamic shared memory of a block, bytes.
     pub dynamic_shared_bytes: u32,
-    /// Whether it waits by itself for the grids before it until it accesses the tensors, so that its launch may let it begin while
-    /// they end: whether its PTX has a `griddepcontrol.wait`. Absent in manifests of entries that do not.
+    /// Whether its PTX has a `griddepcontrol.wait` before it accesses the tensors, so that its launch may begin before the previous
+    /// one ends (programmatic dependent launch). Absent in manifests of entries that do not.
     #[serde(default)]
     pub waits_for_previous_grid: bool,
     /// Layout of the entry's single argument.
     pub arguments: ArgumentLayout,
-    /// What ptxas reported, one for each architecture it was asked about; empty when there was no ptxas.
+    /// What ptxas reported, once per architecture it compiled for; empty if there was no ptxas.
     pub resources: Vec<Resources>,
 }
 
@@ -114,9 +114,9 @@ pub struct ArgumentField {
 /// Resources of an entry on one architecture, as ptxas reports them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
-    /// As in 80 for `sm_80`.
+    /// Compute capability, such as 80 for `sm_80`.
     pub architecture: u32,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
     /// Bytes of spill stores.
     pub spill_stores: u32,
@@ -129,7 +129,7 @@ pub struct Resources {
 }
 
 impl ArgumentLayout {
-    /// The layout of [`crate::args::ForwardArgs`] in this build; a manifest with another one belongs to another build.
+    /// The layout of [`crate::args::ForwardArgs`] in this build. A manifest with another one is from another build.
     pub fn forward() -> Self {
         let fields = FORWARD_ARGS_FIELDS.iter().map(|field| ArgumentField {
             name: field.name.to_string(),
@@ -141,7 +141,7 @@ impl ArgumentLayout {
 }
 
 impl Entry {
-    /// The variant that it is an entry of.
+    /// The entry as a variant.
     pub fn variant(&self) -> Variant<'_> {
         let Self { name, config, element, sequence, mask, scores, waits_for_previous_grid, .. } = self;
         Variant {
@@ -160,16 +160,16 @@ impl Entry {
         self.config.family()
     }
 
-    /// Requires that its configuration can work for its sequences, on some architecture: what was read may have been
-    /// written by hand.
+    /// Checks that its configuration can work for its sequences on some architecture: the manifest may have been edited
+    /// by hand.
     ///
     /// # Errors
-    /// With what cannot work.
+    /// The gate that it does not pass.
     pub const fn check(&self) -> Result<(), Rejection> {
         self.config.check(self.sequence, MOST_GENEROUS)
     }
 
-    /// The entry of a variant that leaves scores alone, without resources.
+    /// An entry without score modifications and resources.
     pub fn new(name: &str, config: Configuration, element: Element, sequence: Sequence, mask: Mask) -> Self {
         Self {
             name: name.to_string(),

@@ -1,44 +1,44 @@
-//! Packed batches: sequences of different lengths one behind the other, without padding; and padded ones, whose sequences have
-//! equal room.
+//! Packed batches: sequences of different lengths, one after another, without padding. Also padded batches, in which every
+//! sequence has the same room.
 //!
-//! Row `i` of sequence `s` is row `cu_seqlens[s] + i` of Q and O, and key `j` of it row `cu_seqlens_k[s] + j` of K and V. Both
-//! arrays have one element more than there are sequences, and lie on the device; where keys have the lengths of queries they are
-//! one. The host knows the numbers of sequences and of rows, and no length. In a padded batch of `n` sequences, sequence `s`
-//! begins at row `s · rows / n` instead. `seqused_q` and `seqused_k` may say that a sequence has fewer rows than room.
+//! Row `i` of sequence `s` is row `cu_seqlens[s] + i` of Q and O; its key `j` is row `cu_seqlens_k[s] + j` of K and V. Both
+//! arrays have one element more than there are sequences, and lie on the device; if K and V have the lengths of Q they are the
+//! same array. The host knows the number of sequences and rows, but no length. In a padded batch of `n` sequences, sequence
+//! `s` begins at row `s · rows / n` instead. `seqused_q` and `seqused_k` may shorten a sequence within its room.
 //!
-//! A launch therefore has a slot for every query tile that there may be, and a block finds its tile from `cu_seqlens` alone.
-//! Sequence `s` has the slots from `⌊cu_seqlens[s] / block_m⌋ + s` up to those of the next one. That is one for each of its
-//! tiles, and at most one more: `⌊(r + n) / m⌋ + 1 ≥ ⌈n / m⌉`. Slots rise with the sequences, so a binary search finds the
-//! sequence of a slot; no prefix sum of tiles and no workspace is needed.
+//! A launch therefore has a slot for every possible query tile, and a block finds its tile from `cu_seqlens` alone. Sequence
+//! `s` has the slots from `⌊cu_seqlens[s] / block_m⌋ + s` up to those of the next sequence: one for each of its tiles, and at
+//! most one more, since `⌊(r + n) / m⌋ + 1 ≥ ⌈n / m⌉`. Slots are ordered by sequence, so a binary search finds the
+//! sequence of a slot. It needs no prefix sum of tiles and no workspace.
 //!
-//! Lengths are not trusted. Whatever these arrays hold, the search ends, and rows lie within the tensors.
+//! Lengths are not trusted: whatever the arrays hold, the search terminates and rows lie within the tensors.
 
-/// How many sequences the rows of a packed problem are.
+/// The sequences of a packed problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 pub struct Packing {
-    /// Their number.
+    /// Number of sequences.
     pub sequences: u32,
-    /// The length of the longest, or a bound of it. It may help to choose a kernel; a wrong one makes no result wrong.
+    /// Length of the longest sequence, or a bound. It only helps to choose a kernel; results are right with any value.
     pub longest: u32,
-    /// What says where they begin and end.
+    /// Which length arrays there are.
     #[cfg_attr(feature = "manifest", serde(default))]
     pub lengths: Lengths,
 }
 
 impl Packing {
-    /// So many sequences, each of which has as many keys as queries.
+    /// `sequences` sequences, each with as many keys as queries.
     pub const fn new(sequences: u32, longest: u32) -> Self {
         Self { sequences, longest, lengths: Lengths::Shared }
     }
 
-    /// So many sequences, whose K and V have lengths of their own.
+    /// `sequences` sequences whose K and V have other lengths than Q.
     pub const fn separate(sequences: u32, longest: u32) -> Self {
         Self { sequences, longest, lengths: Lengths::Separate }
     }
 }
 
-/// What says where the sequences of a packed problem begin and end.
+/// Which arrays describe the sequences of a packed problem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
@@ -48,16 +48,16 @@ pub enum Lengths {
     Shared,
     /// `cu_seqlens` for Q, and `cu_seqlens_k` for K and V; `seqused_q` and `seqused_k` may shorten them.
     Separate,
-    /// Equal room for all of Q, and for all of K and V; `seqused_q` and `seqused_k` may say how much of it is used.
+    /// Equal room for all sequences in Q, and in K and V; `seqused_q` and `seqused_k` may say how much of it is used.
     Padded,
 }
 
-/// Neighbouring rows of a head: those of a sequence.
+/// Consecutive rows of a head: those of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// The first, counted in the tensor.
+    /// The first row, counted in the tensor.
     pub begin: u32,
-    /// Their number.
+    /// Number of rows.
     pub length: u32,
 }
 
@@ -66,35 +66,35 @@ pub struct Rows {
 pub struct SequenceTile {
     /// The sequence.
     pub sequence: u32,
-    /// Row of Q and O at which the sequence begins.
+    /// First row of the sequence in Q and O.
     pub begin: u32,
-    /// Its length.
+    /// Length of the sequence.
     pub length: u32,
-    /// The tile's first row, counted from the sequence's.
+    /// First row of the tile, counted within the sequence.
     pub first_row: u32,
 }
 
 impl SequenceTile {
-    /// One without rows.
+    /// A tile without rows.
     pub const EMPTY: Self = Self { sequence: 0, begin: 0, length: 0, first_row: 0 };
 }
 
-/// Where the sequences of a tensor of `rows` rows are: `begin` is asked for elements `0 ..= sequences`, and `used` for each
+/// The sequences in a tensor of `rows` rows. `begin` is called for elements `0 ..= sequences`, `used` for each
 /// sequence.
 pub struct Sequences<B, U> {
     /// Rows of the tensor.
     pub rows: u32,
-    /// `cu_seqlens`, or what takes its place.
+    /// `cu_seqlens`, or a function in its place.
     pub begin: B,
-    /// How many rows a sequence has at most; negative for none.
+    /// Maximum number of rows of a sequence; negative counts as 0.
     pub used: U,
 }
 
 impl<B: Fn(u32) -> u32, U: Fn(u32) -> i32> Sequences<B, U> {
-    /// The row at which a sequence begins, and the one before it ends; within the tensor.
+    /// First row of a sequence, which is also the end of the previous one; clamped to the tensor.
     #[inline(always)]
     fn row(&self, sequence: u32) -> u32 {
-        // A negative element is a large one here.
+        // As unsigned, a negative element is a large one.
         let row = (self.begin)(sequence);
         if row < self.rows { row } else { self.rows }
     }
@@ -110,7 +110,7 @@ impl<B: Fn(u32) -> u32, U: Fn(u32) -> i32> Sequences<B, U> {
         Rows { begin, length: if length > 0 { length as u32 } else { 0 } }
     }
 
-    /// The query tile of `block_m` rows that has a slot; `None` for a slot that no tile has. There must be a sequence.
+    /// The query tile of `block_m` rows in a slot; `None` if the slot is empty. There must be at least one sequence.
     #[inline(always)]
     pub fn tile_of_slot(&self, slot: u32, block_m: u32, sequences: u32) -> Option<SequenceTile> {
         let first_slot = |sequence| self.row(sequence) / block_m + sequence;
@@ -126,14 +126,14 @@ impl<B: Fn(u32) -> u32, U: Fn(u32) -> i32> Sequences<B, U> {
         let Rows { begin, length } = self.of(sequence);
         let first_slot = begin / block_m + sequence;
         let first_row = slot.wrapping_sub(first_slot).wrapping_mul(block_m);
-        // Not so where the first sequence begins behind row 0, or where lengths are negative.
+        // False if the slot is before the first sequence's, or a length is negative.
         let is_there = slot >= first_slot && first_row < length;
         if is_there { Some(SequenceTile { sequence, begin, length, first_row }) } else { None }
     }
 }
 
-/// Slots of a head: enough for the query tiles of `sequences` sequences of `rows` rows in all; `None` when they are more than
-/// 32 bits count.
+/// Slots of a head that suffice for the query tiles of `sequences` sequences with `rows` rows in total; `None` if 32 bits
+/// cannot count them.
 pub const fn slots(rows: u32, sequences: u32, block_m: u32) -> Option<u32> {
     (rows / block_m).checked_add(sequences)
 }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// Numbers that look random, the same in every run.
+    /// A generator of pseudo-random numbers, the same in every run.
     fn random(seed: u64) -> impl FnMut(u32) -> u32 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         move |end| {
@@ -173,7 +173,7 @@ mod tests {
         (0..slots).filter_map(|slot| queries.tile_of_slot(slot, block_m, sequences)).collect()
     }
 
-    /// Sequences by these arrays; all rows are used without `used`.
+    /// Sequences with these arrays; if `used` is empty, all rows are used.
     fn of(cu_seqlens: &[u32], used: &[i32], rows: u32) -> Sequences<impl Fn(u32) -> u32, impl Fn(u32) -> i32> {
         let begin = |index| cu_seqlens[index as usize];
         let used = |index| used.get(index as usize).copied().unwrap_or(i32::MAX);

@@ -1,4 +1,4 @@
-//! A launch: planned from the problem and the GPU alone, bound to addresses afterwards.
+//! A launch: planned from the problem and the GPU alone, then bound to addresses.
 
 mod addresses;
 
@@ -25,7 +25,7 @@ use addresses::FirstElements;
 
 pub use addresses::{Addresses, SLOPE_BYTES, lengths_elements};
 
-/// What a launch of a variant for a problem on a GPU consists of, but for the addresses of its tensors.
+/// A planned launch of a variant for a problem on a GPU, without the addresses of its tensors.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
     variant: Variant<'a>,
@@ -37,11 +37,11 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Plans the launch of `variant` for `problem` on `gpu`. Nothing is allocated, and the driver is not asked.
+    /// Plans the launch of `variant` for `problem` on `gpu`. No allocation, no driver call.
     ///
     /// # Errors
-    /// When the variant does not compute the problem or does not fit the GPU, or when there are more work items than one
-    /// launch can have.
+    /// When the variant does not compute the problem or does not fit the GPU, or there are more work items than one launch
+    /// can have.
     pub fn new(problem: &Problem, variant: Variant<'a>, gpu: &Gpu<'_>) -> Result<Self, Refusal> {
         variant.check_accepts(problem)?;
         variant.check_fits(gpu)?;
@@ -73,9 +73,9 @@ impl<'a> Plan<'a> {
             v_strides: views.v.strides,
             o_strides: views.o.strides,
             scale_log2: problem.scale_log2(),
-            // Further back there is no key, and no difference from a position leaves 32 bits.
+            // Sequences are shorter than this, and no distance from a position overflows 32 bits.
             window_left: band.left.min(1 << 30),
-            // Further on there is no key, also from a position before the first.
+            // No key is further ahead, even of a position before the first key.
             window_right: band.right.min(shape.sequence.max(shape.kv_sequence) as i32),
             sequence: shape.sequence,
             kv_sequence: shape.kv_sequence,
@@ -135,7 +135,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Rows of each sequence of a padded problem, of so many rows in all; 0 where `cu_seqlens` says where they begin.
+/// Rows of each sequence of a padded problem with `rows` rows in total; 0 if `cu_seqlens` says where sequences begin.
 fn room(problem: &Problem, rows: u32) -> u32 {
     match problem.packing() {
         Some(Packing { sequences, lengths: Lengths::Padded, .. }) => rows / sequences,
@@ -143,7 +143,7 @@ fn room(problem: &Problem, rows: u32) -> u32 {
     }
 }
 
-/// One kernel launch. Only planned and checked launches can be made, so an executor can trust its fields.
+/// A kernel launch. Only planned and checked launches can be constructed, so an executor can trust its fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     variant: Variant<'a>,
@@ -171,7 +171,7 @@ impl<'a> Launch<'a> {
         self.blocks
     }
 
-    /// Blocks of a cluster (x dimension; y and z are 1), where the launch has clusters.
+    /// Blocks of a cluster (x dimension; y and z are 1); `None` without clusters.
     pub fn cluster(&self) -> Option<NonZeroU32> {
         NonZeroU32::new(self.cluster).filter(|blocks| blocks.get() > 1)
     }
@@ -186,24 +186,24 @@ impl<'a> Launch<'a> {
         self.variant.config.shared_bytes()
     }
 
-    /// Dynamic shared memory that the launch asks for, bytes: what a block uses, or more
+    /// Dynamic shared memory that the launch requests, bytes: what a block uses, or more
     /// ([`Configuration::shared_bytes_of_launch`]).
     pub const fn launched_shared_bytes(&self) -> u32 {
         self.shared_bytes
     }
 
-    /// Whether it may begin while the launch before it on the stream ends: the kernel waits for that one by itself.
+    /// Whether it may begin before the previous launch on the stream ends: the kernel executes `griddepcontrol.wait`.
     pub const fn overlaps_previous(&self) -> bool {
         self.variant.waits_for_previous_grid
     }
 
-    /// The maps of Q, K, V and O that the kernel copies through, to be encoded by the driver and given to
-    /// [`Self::set_tensor_maps`]; `None` for one that copies without.
+    /// The tensor maps of Q, K, V and O that the driver has to encode for [`Self::set_tensor_maps`]; `None` for a kernel
+    /// without tensor maps.
     pub const fn tensor_maps(&self) -> Option<&[TensorMap; 4]> {
         self.tensor_maps.as_ref()
     }
 
-    /// Completes the arguments with the encoded [`Self::tensor_maps`].
+    /// Sets the second argument to the encoded [`Self::tensor_maps`].
     pub const fn set_tensor_maps(&mut self, encoded: TensorMaps) {
         self.encoded = encoded;
     }
@@ -213,7 +213,7 @@ impl<'a> Launch<'a> {
         &self.args
     }
 
-    /// The kernel's second argument, for one that copies through tensor maps.
+    /// The kernel's second argument; `None` for a kernel without tensor maps.
     pub const fn encoded_tensor_maps(&self) -> Option<&TensorMaps> {
         match self.tensor_maps {
             Some(_) => Some(&self.encoded),
@@ -221,7 +221,7 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// The bytes of [`Self::args`], as they go to the `.param` space.
+    /// The bytes of [`Self::args`], for the `.param` space.
     pub const fn argument_bytes(&self) -> &[u8] {
         // SAFETY: ForwardArgs is repr(C) and has no padding (its definition asserts that its size is the sum of its
         // fields'), so all of its bytes are initialised.
@@ -230,10 +230,10 @@ impl<'a> Launch<'a> {
 }
 
 impl Variant<'_> {
-    /// Requires that it computes `problem`.
+    /// Checks that the variant computes `problem`.
     ///
     /// # Errors
-    /// With what it accepts.
+    /// What it accepts instead.
     pub fn check_accepts(&self, problem: &Problem) -> Result<(), Refusal> {
         let sequence = problem.shape().sequence;
         match (self.sequence, problem.packing()) {
@@ -258,7 +258,7 @@ impl Variant<'_> {
         if problem.score_mod().is_none() == (self.scores == Scores::Modified) {
             return Err(Refusal::OtherScores { computed: self.scores });
         }
-        // A window as wide as the sequences is another mask as well, and those that change scores have none but windows.
+        // A window as wide as the sequences equals another mask; entries with score modifications apply all masks as windows.
         let is_computed = |mask| mask == self.mask || self.scores == Scores::Modified;
         if !is_computed(problem.mask()) && !is_computed(problem.simplified().mask()) {
             return Err(Refusal::OtherMask { mask: problem.mask(), computed: self.mask });
@@ -266,9 +266,9 @@ impl Variant<'_> {
         if self.config.uses_tensor_maps() { tensor_map::check(problem) } else { Ok(()) }
     }
 
-    /// Columns that the rows of its problems may have: as many as those of its tiles, or less where it is for any sequences. Of a
-    /// tile of several panels that comes through tensor maps, none lies wholly beyond the row: a kernel that copied such boxes
-    /// through the maps of packed sequences met an illegal address on an H100 (docs/results/head-dims.md).
+    /// Accepted head dimensions: up to the columns of its tiles, also less if it is for any sequences. If a tile of several panels is
+    /// copied through tensor maps, no panel may lie wholly beyond the row: a kernel that copied such boxes through the maps of packed
+    /// sequences got an illegal address on an H100 (docs/results/head-dims.md).
     pub const fn head_dims(&self) -> RangeInclusive<u32> {
         let columns = self.config.columns();
         match self.sequence {
@@ -278,10 +278,10 @@ impl Variant<'_> {
         }
     }
 
-    /// Requires that `gpu` can run it.
+    /// Checks that `gpu` can run the variant.
     ///
     /// # Errors
-    /// With what it needs and the GPU has.
+    /// What it needs, and what the GPU has.
     pub fn check_fits(&self, gpu: &Gpu<'_>) -> Result<(), Refusal> {
         if !self.family().runs_on(gpu.architecture) {
             return Err(Refusal::OtherArchitecture { family: self.family(), architecture: gpu.architecture });
@@ -294,7 +294,7 @@ impl Variant<'_> {
     }
 }
 
-/// How the items of the last of several rounds are dealt out: in strips where those of an item of `variant` are equally long.
+/// Distribution of the last of several rounds: in strips if the strips of an item of `variant` are equally long.
 fn last_round(variant: &Variant<'_>, work_items: u32, blocks: u32) -> LastRound {
     match (variant.config, variant.mask, variant.sequence) {
         (Configuration::Sm90Tma(tile), Mask::Full, Sequence::Exact(_)) if tile.holds_whole_heads() => {
@@ -307,8 +307,8 @@ fn last_round(variant: &Variant<'_>, work_items: u32, blocks: u32) -> LastRound 
     }
 }
 
-/// The heads that blocks go through together where items differ in length, on so many blocks side by side. Packed sequences have
-/// an order of their own.
+/// The groups of heads if items differ in length, with `side_by_side` concurrent blocks. Packed sequences have
+/// another order.
 fn head_groups(problem: &Problem, (tiles, rows): (u32, u32), side_by_side: u32, gpu: &Gpu<'_>) -> HeadGroups {
     let (shape, tiles) = (problem.shape(), positive(tiles));
     let heads = positive(shape.batch).saturating_mul(positive(shape.heads));
@@ -320,26 +320,26 @@ fn head_groups(problem: &Problem, (tiles, rows): (u32, u32), side_by_side: u32, 
     }
 }
 
-/// A dimension of a [`Problem`], none of which is 0.
+/// A dimension of a [`Problem`], which is never 0.
 fn positive(dimension: u32) -> NonZeroU32 {
     NonZeroU32::new(dimension).expect("a problem has no empty dimension")
 }
 
-/// The arguments that a problem's changes of scores have, but for addresses.
+/// The arguments for a problem's score modifications, without addresses.
 fn score_mod_args(problem: &Problem) -> ScoreModArgs {
     let (score_mod, shape) = (problem.score_mod(), problem.shape());
     if score_mod.is_none() {
         return ScoreModArgs::NONE;
     }
     let log2_e = core::f64::consts::LOG2_E;
-    // Not 0, which stands for no cap.
+    // Not 0, which means no softcap.
     let exponent = |cap: f64| ((2.0 * problem.scale() * log2_e / cap) as f32).max(f32::MIN_POSITIVE);
     ScoreModArgs {
         softcap_exponent: score_mod.softcap.map_or(0.0, exponent),
         inverse_scale: (log2_e / f64::from(problem.scale_log2())) as f32,
         bias_strides: score_mod.bias.unwrap_or(ScoreModArgs::NONE.bias_strides),
         slopes_batch: if score_mod.alibi == Some(Slopes::PerBatchAndHead) { shape.heads } else { 0 },
-        // Of packed sequences, kernels count rows from their positions.
+        // For packed sequences, kernels count rows from the sequence's first position.
         first_position: if problem.packing().is_some() { 0 } else { problem.first_position() as i32 },
         ..ScoreModArgs::NONE
     }

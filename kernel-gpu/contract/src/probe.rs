@@ -1,30 +1,30 @@
-//! The probes: kernels that compute nothing but show what a GPU's tensor cores reach at most.
+//! Probes: kernels that only measure the peak rate of a GPU's tensor cores.
 //!
-//! They are compiled with a family's kernels and shipped in PTX files of their own beside theirs, so that a GPU loads no kernel
-//! to run a probe; `device/probe.rs` holds them.
+//! They are compiled with a family's kernels and shipped in separate PTX files, so that running a probe loads no
+//! kernel; `device/probe.rs` holds them.
 
 use crate::config::Family;
 
-/// What every probe is given.
+/// Argument of every probe.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeArgs {
     /// Address of an f32 for every thread of the grid; each thread writes its own.
     pub sink: u64,
-    /// How often every warp, or warpgroup, repeats its products.
+    /// How often each warp, or warpgroup, repeats its products.
     pub iterations: u64,
 }
 
-/// A kernel that repeats one tensor-core instruction on operands that are already where it wants them.
+/// A kernel that repeats one tensor-core instruction on operands that are already in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Name of the entry.
     pub entry: &'static str,
-    /// The instruction, as it is shown.
+    /// The instruction, as displayed.
     pub instruction: &'static str,
     /// File name of the PTX.
     pub file: &'static str,
-    /// The family whose instruction it is, and with whose kernels it is compiled.
+    /// The family of the instruction, with whose kernels the probe is compiled.
     pub family: Family,
     /// Dynamic shared memory of a block, bytes.
     pub dynamic_shared_bytes: u32,
@@ -34,7 +34,7 @@ pub struct Probe {
 
 /// Threads of a block: four warps, which are one warpgroup.
 pub const THREADS: u32 = 128;
-/// Blocks that a multiprocessor holds at a time, enough to hide the wait of one behind the products of others.
+/// Resident blocks per multiprocessor: enough that the wait of one is hidden by the products of others.
 pub const BLOCKS: u32 = 4;
 /// Independent accumulators of a warp in the `mma.sync` probe, enough to hide the latency of each.
 pub const MMA_CHAINS: usize = 8;

@@ -1,4 +1,4 @@
-//! An attention problem: shape, mask, scale and views, checked as a whole before anything is allocated.
+//! An attention problem: shape, mask, scale and views, checked before anything is allocated.
 
 mod score_mod;
 mod sizes;
@@ -19,10 +19,10 @@ pub use sizes::check_head_dim;
 pub(crate) use window::Band;
 pub use window::{Alignment, Window};
 
-/// Keys to each side of a query, of a problem with the mask [`Mask::Window`] until [`Problem::with_window`] says others.
+/// Keys on each side of a query in a problem with mask [`Mask::Window`], unless [`Problem::with_window`] sets others.
 pub const DEFAULT_WINDOW: u32 = 64;
 
-/// O = softmax(scale · QKᵀ + mask) · V over tensors whose shape, scale and views were found acceptable.
+/// O = softmax(scale · QKᵀ + mask) · V over tensors whose shape, scale and views have been checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Problem {
     shape: Shape,
@@ -36,10 +36,10 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem over four contiguous fp16 tensors of one layout with the scale [`Shape::default_scale`].
+    /// A problem over four contiguous fp16 tensors of one layout, with scale [`Shape::default_scale`].
     ///
     /// # Errors
-    /// When a dimension is 0 or too large, or rows are not of whole 16-byte chunks.
+    /// When a dimension is 0 or too large, or a row is not a whole number of 16-byte chunks.
     pub fn new(shape: Shape, mask: Mask, layout: Layout) -> Result<Self, Refusal> {
         sizes::check(shape)?;
         let [of_queries, of_keys] =
@@ -57,12 +57,12 @@ impl Problem {
         Self { shape, element, window, alignment, scale, views, packing: None, score_mod }.with_views(views)
     }
 
-    /// The same rows as packed sequences ([`crate::packed`]): a problem of one batch entry, whose rows are those of all
-    /// sequences. A row attends to keys of its own sequence only.
+    /// The same rows as packed sequences ([`crate::packed`]): a problem with one batch entry, whose rows are those of all
+    /// sequences. A row attends only to keys of its own sequence.
     ///
     /// # Errors
-    /// When there is more than one batch entry, no sequence, another number of rows of K and V than of Q where their sequences
-    /// have the same lengths, or a number of rows that gives sequences no equal room where they are padded.
+    /// When there are several batch entries or no sequence; when sequences share lengths but K and V have another number of rows
+    /// than Q; when sequences are padded but the number of rows does not divide evenly.
     pub fn packed(self, packing: Packing) -> Result<Self, Refusal> {
         if self.shape.batch != 1 {
             return Err(Refusal::PackedBatch { batch: self.shape.batch });
@@ -88,11 +88,11 @@ impl Problem {
         Ok(packed)
     }
 
-    /// The batch as sequences that have the rows of an entry as room, and may use less of it ([`Lengths::Padded`]): a packed
-    /// problem, whose shape and views are those of one entry with all rows.
+    /// The batch as padded sequences, each with the rows of an entry as room ([`Lengths::Padded`]): a packed problem, with the
+    /// shape and views of a single entry that has all rows.
     ///
     /// # Errors
-    /// When the entries of a tensor are not one behind the other, or have more rows together than a sequence may have.
+    /// When the entries of a tensor do not lie one after another, or their total number of rows exceeds the longest sequence.
     pub fn padded(self) -> Result<Self, Refusal> {
         let Shape { batch, sequence, kv_sequence, .. } = self.shape;
         for (tensor, View { strides, .. }) in self.views.named() {
@@ -108,25 +108,25 @@ impl Problem {
         Self { shape, ..self }.with_views(self.views)?.packed(packing)
     }
 
-    /// The same problem over tensors of another element type.
+    /// The same problem with another element type.
     pub const fn with_element(self, element: Element) -> Self {
         Self { element, ..self }
     }
 
-    /// The same problem with another mask, that of a window.
+    /// The same problem with the mask of `window`.
     pub const fn with_window(self, window: Window) -> Self {
         Self { window, ..self }
     }
 
-    /// The same problem with the positions of its queries elsewhere among the keys, where there are not as many of these.
+    /// The same problem with another alignment of queries and keys, which matters if their numbers differ.
     pub const fn aligned(self, alignment: Alignment) -> Self {
         Self { alignment, ..self }
     }
 
-    /// The same problem with another factor on the scores.
+    /// The same problem with another scale.
     ///
     /// # Errors
-    /// When `scale` is negative, not finite, or over [`MAXIMUM_SCALE`].
+    /// When `scale` is negative, not finite, or above [`MAXIMUM_SCALE`].
     pub fn with_scale(self, scale: f64) -> Result<Self, Refusal> {
         if scale < 0.0 {
             return Err(Refusal::NegativeScale { scale });
@@ -137,21 +137,21 @@ impl Problem {
         Ok(Self { scale, ..self })
     }
 
-    /// The same problem with other scores.
+    /// The same problem with score modifications.
     ///
     /// # Errors
-    /// When the softcap is beyond [`MINIMUM_SOFTCAP`](crate::limits::MINIMUM_SOFTCAP) and [`MAXIMUM_SOFTCAP`](crate::limits::MAXIMUM_SOFTCAP), when a bias does not fit 64-bit addresses, and for a
-    /// bias, or slopes for each batch entry, of packed sequences.
+    /// When the softcap is not from [its minimum](crate::limits::MINIMUM_SOFTCAP) to [its maximum](crate::limits::MAXIMUM_SOFTCAP);
+    /// when a bias does not fit 64-bit addresses; when packed sequences have a bias, or slopes per batch entry.
     pub fn with_score_mod(self, score_mod: ScoreMod) -> Result<Self, Refusal> {
         score_mod.check(self.shape, self.packing)?;
         Ok(Self { score_mod, ..self })
     }
 
-    /// The same problem over tensors that lie in memory in another way.
+    /// The same problem with other views of its tensors.
     ///
     /// # Errors
-    /// When rows would not be 16-byte aligned, a tensor does not fit 64-bit addresses, or two rows of O overlap (inputs
-    /// may overlap themselves).
+    /// When rows would not be 16-byte aligned, a tensor does not fit 64-bit addresses, or two rows of O overlap (rows of inputs
+    /// may overlap).
     pub fn with_views(self, views: Views) -> Result<Self, Refusal> {
         for (tensor, view) in views.named() {
             view.check(tensor, self.shape.of(tensor))?;
@@ -160,12 +160,12 @@ impl Problem {
         Ok(Self { views, ..self })
     }
 
-    /// Its sizes; of a packed problem B is 1, and S the rows of all sequences.
+    /// The shape; for packed sequences B is 1 and S the total number of rows.
     pub const fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// How many sequences the rows are, where they are packed.
+    /// The packed sequences; `None` if all sequences have one length.
     pub const fn packing(&self) -> Option<Packing> {
         self.packing
     }
@@ -175,28 +175,28 @@ impl Problem {
         self.element
     }
 
-    /// What is done to the scores before the softmax.
+    /// The score modifications.
     pub const fn score_mod(&self) -> &ScoreMod {
         &self.score_mod
     }
 
-    /// The key at which query 0 is; negative where there are fewer keys than queries and the last ones are at each other. Of packed
-    /// sequences, each has its own ([`Alignment::first_position`]).
+    /// Key position of query 0. Negative if there are fewer keys than queries and alignment is bottom-right. Each packed sequence
+    /// has its own ([`Alignment::first_position`]).
     pub const fn first_position(&self) -> i64 {
         self.alignment.first_position(self.shape.sequence, self.shape.kv_sequence)
     }
 
-    /// Which keys a query attends to around its position, in numbers.
+    /// The window of keys around a query's position, as numbers.
     pub const fn window(&self) -> Window {
         self.window
     }
 
-    /// Where the positions of queries lie among the keys.
+    /// How queries are aligned with keys.
     pub const fn alignment(&self) -> Alignment {
         self.alignment
     }
 
-    /// Which keys a query attends to. Where the first query is not at the first key, what is causal otherwise is a window.
+    /// The mask. A causal mask counts as a window if the first query is not at the first key.
     pub const fn mask(&self) -> Mask {
         let is_at_first = !self.looks_up_positions() && self.first_position() == 0;
         match self.window.mask() {
@@ -206,8 +206,8 @@ impl Problem {
         }
     }
 
-    /// Whether only the device knows where the first query of a sequence is among its keys: the last one is at the last key, and
-    /// queries and keys have lengths of their own.
+    /// Whether only the device knows the position of a sequence's first query: alignment is bottom-right, and Q and K have
+    /// separate lengths.
     pub(crate) const fn looks_up_positions(&self) -> bool {
         let has_own_keys = match self.packing {
             Some(packing) => !matches!(packing.lengths, Lengths::Shared),
@@ -216,7 +216,7 @@ impl Problem {
         has_own_keys && matches!(self.alignment, Alignment::BottomRight)
     }
 
-    /// The same problem with the simplest mask that leaves each query the same keys: a window as wide as the sequences is none.
+    /// The same problem with the simplest equivalent mask: a window as wide as the sequences becomes the full mask.
     pub const fn simplified(self) -> Self {
         let mask = match self.looks_up_positions() {
             true => self.band().mask_at_last(self.shape),
@@ -229,44 +229,44 @@ impl Problem {
         }
     }
 
-    /// Rows from a query's own back to its first key, and on to its last; negative where these lie on the other side, `None` for no
+    /// Rows from a query back to its first key, and forward to its last; negative if the key is on the other side, `None` for no
     /// limit.
     pub const fn rows_around(&self) -> [Option<i32>; 2] {
         let Band { left, right } = self.band();
         [Band::limit(left), Band::limit(right)]
     }
 
-    /// The same in numbers, as kernels take it; counted from the position of a query where the device looks that up.
+    /// The same as numbers for the kernels; relative to the query's position if the device looks that up.
     pub(crate) const fn band(&self) -> Band {
         let alignment = if self.looks_up_positions() { Alignment::TopLeft } else { self.alignment };
         Band::new(self.window, alignment, self.shape.sequence, self.shape.kv_sequence)
     }
 
-    /// The factor on the scores, at least [`MINIMUM_SCALE`], or [`MINIMUM_MODIFIED_SCALE`] of scores that are changed.
+    /// The factor on the scores, at least [`MINIMUM_SCALE`], or [`MINIMUM_MODIFIED_SCALE`] with score modifications.
     pub fn scale(&self) -> f64 {
         self.scale.max(if self.score_mod.is_none() { MINIMUM_SCALE } else { MINIMUM_MODIFIED_SCALE })
     }
 
-    /// `scale · log2(e)` as the kernels take it, positive and finite; of capped scores `cap · log2(e)`.
+    /// `scale · log2(e)` for the kernels, positive and finite; with softcap `cap · log2(e)`.
     pub fn scale_log2(&self) -> f32 {
         let factor = self.score_mod.softcap.unwrap_or(self.scale());
         ((factor * core::f64::consts::LOG2_E) as f32).max(f32::MIN_POSITIVE)
     }
 
-    /// How Q, K, V and O lie in memory.
+    /// The views of Q, K, V and O.
     pub const fn views(&self) -> &Views {
         &self.views
     }
 
-    /// Elements from the first to just behind the last one of Q, K, V or O.
+    /// Elements from the first to one past the last of Q, K, V or O.
     ///
     /// # Panics
-    /// For another tensor, which has no view.
+    /// For any other tensor, which has no view.
     pub fn extent(&self, tensor: Tensor) -> u64 {
         self.views.of(tensor).span(self.shape.of(tensor)).expect("with_views checked every extent")
     }
 
-    /// Keys that query `row` attends to; of packed sequences, in one of so many queries and keys.
+    /// Keys that query `row` attends to; for packed sequences, in a sequence of `queries` queries and `keys` keys.
     pub const fn attended_keys(&self, row: u32, queries: u32, keys: u32) -> Range<u32> {
         match self.packing {
             None => self.band().keys_of(row, self.shape.kv_sequence),

@@ -1,4 +1,4 @@
-//! Why a problem, a variant or an address is refused.
+//! Why a problem, a variant or an address is refused. Messages say what was received and what is accepted.
 
 use core::fmt;
 use core::ops::Range;
@@ -13,7 +13,7 @@ use crate::tensor::Strides;
 
 pub use crate::tensor::{Dimension, Tensor};
 
-/// Why something is refused: what was wrong, what was received, what would be accepted.
+/// Why something is refused: what is wrong, what was received, what is accepted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
     /// A dimension of the shape is 0.
@@ -21,28 +21,28 @@ pub enum Refusal {
         /// Its name: `batch`, `heads`, `kv_heads`, `sequence` or `kv_sequence`.
         name: &'static str,
     },
-    /// The sequence is longer than the kernels count.
+    /// A sequence is longer than the kernels support.
     SequenceTooLong {
         /// Which one: `sequence` or `kv_sequence`.
         name: &'static str,
         /// Its rows.
         sequence: u32,
     },
-    /// A kernel for one sequence length, or packed sequences, with other numbers of rows of K and V than of Q.
+    /// K and V have another number of rows than Q, which kernels for one length, and packed sequences with shared lengths, refuse.
     OtherKvSequence {
         /// Rows of Q.
         sequence: u32,
         /// Rows of K and V.
         kv_sequence: u32,
     },
-    /// The heads of Q cannot share those of K and V evenly.
+    /// The heads of Q cannot be distributed evenly over those of K and V.
     KvHeads {
         /// Heads of Q.
         heads: u32,
         /// Heads of K and V.
         kv_heads: u32,
     },
-    /// A row has no columns, too many, or ends within a 16-byte chunk.
+    /// D is 0, too large, or not a multiple of a 16-byte chunk.
     HeadDim {
         /// D.
         head_dim: u32,
@@ -57,18 +57,18 @@ pub enum Refusal {
         /// B.
         batch: u32,
     },
-    /// The problem is packed, and the kernel is for sequences of one length.
+    /// The problem is packed; the kernel is for sequences of one length.
     Packed,
-    /// The kernel is for packed problems.
+    /// The problem is not packed; the kernel is for packed sequences.
     NotPacked,
-    /// Sequences are to be padded whose number does not divide that of the rows.
+    /// The rows of a padded problem do not divide evenly into its sequences.
     UnequalRoom {
-        /// Rows of all.
+        /// Total number of rows.
         rows: u32,
-        /// Their number.
+        /// Number of sequences.
         sequences: u32,
     },
-    /// Batch entries are to be padded sequences, and do not lie one behind the other.
+    /// The batch entries of a padded problem do not lie one after another.
     EntriesApart {
         /// Of this tensor.
         tensor: Tensor,
@@ -77,19 +77,19 @@ pub enum Refusal {
         /// What it must be.
         expected: u64,
     },
-    /// A packed problem comes without the address of its lengths.
+    /// The address of a length array of a packed problem is missing.
     NoLengths {
-        /// Which ones.
+        /// Which array.
         lengths: Tensor,
     },
-    /// The address of lengths comes with a problem that does not have them.
+    /// The address of a length array is given that the problem does not have.
     UnexpectedLengths {
-        /// Which ones.
+        /// Which array.
         lengths: Tensor,
     },
-    /// Lengths are at an address where no i32 can be.
+    /// The address of a length array is null or misaligned.
     LengthsAddress {
-        /// Which ones.
+        /// Which array.
         lengths: Tensor,
         /// The address.
         address: u64,
@@ -104,7 +104,7 @@ pub enum Refusal {
         /// The scale.
         scale: f64,
     },
-    /// The softcap is not a number that kernels compute with.
+    /// The softcap is outside the supported range.
     SoftcapOutOfRange {
         /// The softcap.
         softcap: f64,
@@ -116,26 +116,26 @@ pub enum Refusal {
         /// Strides of the bias.
         strides: Strides,
     },
-    /// A bias for packed sequences.
+    /// Packed sequences have a bias.
     PackedBias,
-    /// ALiBi slopes for each batch entry, and packed sequences.
+    /// Packed sequences have ALiBi slopes per batch entry.
     PackedSlopes,
-    /// The kernel changes scores and the problem does not, or the other way round.
+    /// The kernel supports score modifications and the problem has none, or vice versa.
     OtherScores {
-        /// Whether the kernel changes scores.
+        /// Whether the kernel supports them.
         computed: Scores,
     },
-    /// The problem has a bias or slopes and no address of them comes with it.
+    /// The problem has a bias or slopes, but their address is missing.
     NoAddress {
         /// The tensor.
         tensor: Tensor,
     },
-    /// An address of a bias or slopes comes with a problem that has none.
+    /// The address of a bias or slopes is given, but the problem has none.
     UnexpectedAddress {
         /// The tensor.
         tensor: Tensor,
     },
-    /// A bias or slopes are at an address where none of their elements can be.
+    /// The address of a bias or slopes is null or misaligned.
     ElementAddress {
         /// The tensor.
         tensor: Tensor,
@@ -144,7 +144,7 @@ pub enum Refusal {
         /// Bytes of an element.
         element: u64,
     },
-    /// Rows would not be 16-byte aligned.
+    /// A stride would misalign rows, which must be 16-byte aligned.
     MisalignedStride {
         /// Of this tensor.
         tensor: Tensor,
@@ -153,7 +153,7 @@ pub enum Refusal {
         /// The stride, in elements.
         stride: u64,
     },
-    /// The first row would not be 16-byte aligned.
+    /// An offset would misalign the first row, which must be 16-byte aligned.
     MisalignedOffset {
         /// Of this tensor.
         tensor: Tensor,
@@ -179,7 +179,7 @@ pub enum Refusal {
         dimension: Dimension,
         /// Its stride, in elements.
         stride: u64,
-        /// The least that would keep them apart.
+        /// The smallest stride without overlap.
         least: u64,
     },
     /// The kernel is for other sequence lengths.
@@ -189,16 +189,16 @@ pub enum Refusal {
         /// What the kernel accepts.
         accepted: Sequence,
     },
-    /// The kernel computes rows of other sizes.
+    /// The kernel is for other head dimensions.
     OtherHeadDim {
         /// D of the problem.
         head_dim: u32,
-        /// The least that the kernel computes.
+        /// The smallest D that the kernel computes.
         least: u32,
-        /// The most that it computes.
+        /// The largest D that it computes.
         most: u32,
     },
-    /// The kernel computes tensors of another element type.
+    /// The kernel is for another element type.
     OtherElement {
         /// Element type of the problem.
         element: Element,
@@ -212,23 +212,23 @@ pub enum Refusal {
         /// Mask of the kernel.
         computed: Mask,
     },
-    /// The kernel copies through tensor maps, and none describes a tensor.
+    /// The kernel copies through tensor maps, which cannot describe a tensor's stride.
     NoTensorMap {
         /// The tensor.
         tensor: Tensor,
-        /// The dimension whose stride is too large.
+        /// The dimension with the stride.
         dimension: Dimension,
-        /// That stride, in bytes.
+        /// The stride, in bytes.
         bytes: u64,
     },
     /// The GPU lacks the kernel's instructions.
     OtherArchitecture {
         /// Family of the kernel.
         family: Family,
-        /// Architecture of the GPU, as in 90 for `sm_90`.
+        /// Architecture of the GPU, such as 90 for `sm_90`.
         architecture: u32,
     },
-    /// The GPU gives a block less shared memory than the kernel needs.
+    /// The kernel needs more shared memory per block than the GPU has.
     SharedMemory {
         /// Bytes that a block needs.
         needed: u32,
@@ -283,7 +283,7 @@ impl fmt::Display for Refusal {
             Refusal::OtherKvSequence { sequence, kv_sequence } => write!(
                 formatter,
                 "K and V have {kv_sequence} rows and Q has {sequence}; kernels for one sequence length, and packed sequences with one \
-                 cu_seqlens, have as many of both"
+                 cu_seqlens, need equal numbers"
             ),
             Refusal::KvHeads { heads, kv_heads } => write!(
                 formatter,
@@ -323,7 +323,7 @@ impl fmt::Display for Refusal {
                 )
             }
             Refusal::PackedBias => formatter.write_str(
-                "a bias has a row for each query of a batch; packed sequences have none (ALiBi and softcap do)",
+                "packed sequences cannot have a bias, which has a row for each query of a batch (ALiBi and softcap work)",
             ),
             Refusal::PackedSlopes => {
                 formatter.write_str("alibi_slopes of packed sequences are [heads], the same for all sequences")
@@ -379,12 +379,12 @@ impl fmt::Display for Refusal {
             Refusal::NotPacked => formatter.write_str("computes packed sequences, not a batch of one length"),
             Refusal::UnequalRoom { rows, sequences } => write!(
                 formatter,
-                "{rows} rows are not of {sequences} sequences with equal room; a padded batch has as many for each"
+                "{rows} rows do not divide into {sequences} sequences of equal room, as a padded batch needs"
             ),
             Refusal::EntriesApart { tensor, stride, expected } => write!(
                 formatter,
-                "{tensor} has a batch stride of {stride} elements; a padded batch needs its entries one behind the other, with \
-                 {expected}"
+                "{tensor} has a batch stride of {stride} elements; a padded batch needs its entries one after another, \
+                 {expected} apart"
             ),
             Refusal::NoLengths { lengths } => write!(
                 formatter,
@@ -395,7 +395,7 @@ impl fmt::Display for Refusal {
             }
             Refusal::UnexpectedLengths { lengths } => write!(
                 formatter,
-                "{lengths} is given, but the problem is not one whose keys have lengths of their own; make it one"
+                "{lengths} is given, but the problem has no separate lengths of K and V; make it one that has"
             ),
             Refusal::LengthsAddress { lengths, address } => write!(
                 formatter,

@@ -1,26 +1,26 @@
-//! How many blocks of a grid share a multiprocessor.
+//! Number of blocks of a grid that share a multiprocessor.
 //!
-//! Where launches overlap, a grid that leaves places free is spread unevenly: blocks go to whichever multiprocessors the launch
-//! before has left, as many as fit on each, and the launch takes as long as the fullest of them. Shared memory that nobody uses
-//! keeps every multiprocessor to its share.
+//! When launches overlap, a grid that leaves room is spread unevenly: blocks go to whichever multiprocessors the previous
+//! launch has freed, as many as fit on each, and the launch takes as long as the fullest of them. Reserving unused shared
+//! memory limits every multiprocessor to its share.
 
 use crate::architecture::MOST_GENEROUS;
 use crate::tile::{Configuration, Grid};
 
-/// Bytes of shared memory that CUDA takes for itself in each block (CUDA C++ Programming Guide, "Compute Capabilities").
+/// Shared memory that CUDA reserves in each block, bytes (CUDA C++ Programming Guide, "Compute Capabilities").
 const OWN_BYTES: u32 = 1 << 10;
-/// Multiples of which shared memory is allocated.
+/// Allocation granularity of shared memory, bytes.
 const UNIT: u32 = 128;
 
-/// Dynamic shared memory of a block with which a multiprocessor takes `share` blocks and no more.
+/// Dynamic shared memory per block with which a multiprocessor holds exactly `share` blocks.
 const fn bytes_of_share(share: u32) -> u32 {
     let one_more = MOST_GENEROUS.shared_bytes_per_multiprocessor / (share + 1);
     one_more.saturating_sub(OWN_BYTES) / UNIT * UNIT + UNIT
 }
 
 impl Configuration {
-    /// Dynamic shared memory that a launch of `blocks` blocks on `multiprocessors` asks for: [`Self::shared_bytes`], or as much as
-    /// keeps a persistent grid to even shares. A share of one is not kept to: the next launch could not begin before this one ends.
+    /// Dynamic shared memory that a launch of `blocks` blocks on `multiprocessors` requests: [`Self::shared_bytes`], or enough to
+    /// spread a persistent grid evenly. Not for a share of one block: the next launch could not begin before this one ends.
     #[inline]
     pub const fn shared_bytes_of_launch(self, blocks: u32, multiprocessors: u32) -> u32 {
         let share = match multiprocessors {
@@ -32,7 +32,7 @@ impl Configuration {
         if is_spread && of_share > self.shared_bytes() { of_share } else { self.shared_bytes() }
     }
 
-    /// Most that [`Self::shared_bytes_of_launch`] asks for.
+    /// Maximum that [`Self::shared_bytes_of_launch`] requests.
     #[inline]
     pub const fn most_shared_bytes(self) -> u32 {
         self.shared_bytes_of_launch(2, 1)

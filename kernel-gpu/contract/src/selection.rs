@@ -1,5 +1,5 @@
-//! Chooses the variant that computes a problem on a GPU: the one that is predicted to be the fastest. Without predictions, of those
-//! with the narrowest tiles that hold the problem's rows, the one that the tuned table names, else the first in order of preference.
+//! Chooses the variant that computes a problem on a GPU: the fastest by predicted time. Without predictions, among the variants
+//! with the narrowest tiles that hold a row: the one that the tuned table names, else the first in order of preference.
 
 use core::cmp::Reverse;
 use core::fmt;
@@ -16,67 +16,67 @@ use crate::tile::Grid;
 use crate::tuned::{self, Row};
 use crate::variants::Variant;
 
-/// The chosen variant, planned, and why it is this one.
+/// The chosen variant, planned, and the reason for the choice.
 #[derive(Clone, Debug)]
 pub struct Choice<'a> {
     /// The plan of its launch.
     pub plan: Plan<'a>,
-    /// Why.
+    /// The reason for the choice.
     pub reason: Reason<'a>,
 }
 
-/// Why a variant was chosen. `Display` says it in words.
+/// Why a variant was chosen. `Display` explains it.
 #[derive(Clone, Debug)]
 pub enum Reason<'a> {
-    /// It is predicted to be the fastest.
+    /// Its predicted time is the shortest.
     Predicted {
-        /// The time that is predicted, µs.
+        /// The predicted time, µs.
         us: f64,
-        /// Whose constants it is predicted by.
+        /// The constants of the prediction.
         costs: &'a Costs<'a>,
-        /// Whether that is the GPU's own model.
+        /// Whether they are those of the GPU's own model.
         same_model: bool,
-        /// The next, and its time in µs.
+        /// The second fastest and its predicted time, µs.
         next: Option<(&'a str, f64)>,
     },
     /// The tuned table names it.
     Tuned {
         /// The row of the table.
         row: Row<'a>,
-        /// The class of the problem; the row's is the nearest to it.
+        /// The class of the problem, to which the row's class is the nearest.
         class: ShapeClass,
         /// Whether the row was measured on the same GPU model, or on another of its architecture.
         same_model: bool,
     },
-    /// It comes before the others that accept the problem.
+    /// It is the first variant that accepts the problem.
     First {
-        /// What the tuned table had to say.
+        /// Why the tuned table did not decide.
         untuned: Untuned<'a>,
-        /// What the order is for.
+        /// The problems and GPUs that the order of preference is for.
         kind: Kind,
     },
-    /// The tiles of the first in order of preference are too large for packed sequences of this length; this one has the
-    /// smallest.
+    /// The first in order of preference has too large tiles for packed sequences of this length; this one has the smallest
+    /// tiles.
     ShortSequences {
-        /// Rows of a sequence, on the average.
+        /// Average rows of a sequence.
         average: u32,
-        /// Rows of a tile of the first.
+        /// Rows of a tile of the first variant.
         tile: u32,
     },
     /// The first in order of preference has too few tiles to fill the GPU; this one has more.
     SmallTiles {
-        /// Tiles of the first.
+        /// Tiles of the first variant.
         tiles: u64,
         /// Multiprocessors of the GPU.
         multiprocessors: u32,
-        /// What the tuned table had to say.
+        /// Why the tuned table did not decide.
         untuned: Untuned<'a>,
-        /// What the order is for.
+        /// The problems and GPUs that the order of preference is for.
         kind: Kind,
     },
 }
 
-/// The problem and GPU that an order of preference is for.
+/// The problems and GPUs that an order of preference is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     sequence: u32,
@@ -87,15 +87,15 @@ pub struct Kind {
 /// Why the tuned table did not decide.
 #[derive(Clone, Debug)]
 pub enum Untuned<'a> {
-    /// It has nothing about such GPUs.
+    /// It has no row for such a GPU.
     NoRow,
-    /// The variant that it names is not among those to choose from.
+    /// The variant that it names is not among the candidates.
     NotThere(&'a str),
     /// The variant that it names does not compute the problem.
     Refused(&'a str, Refusal),
 }
 
-/// No variant computes the problem on the GPU. `Display` says of each why not.
+/// No variant computes the problem on the GPU. `Display` gives the reason for each.
 #[derive(Clone, Debug)]
 pub struct NoVariant<'p, V> {
     variants: V,
@@ -103,8 +103,8 @@ pub struct NoVariant<'p, V> {
     gpu: Gpu<'p>,
 }
 
-/// Plans the launch of the best of `variants`, which are in order of preference, for `problem` on `gpu`: by the `costs`, else, of
-/// those with the narrowest tiles, by the `tuned` rows.
+/// Plans the launch of the best of `variants`, given in order of preference, for `problem` on `gpu`: by `costs`, else by the `tuned`
+/// rows among the variants with the narrowest tiles.
 ///
 /// # Errors
 /// [`NoVariant`] when none computes the problem there.
@@ -119,9 +119,9 @@ where
     V: Iterator<Item = Variant<'a>> + Clone,
     T: Iterator<Item = Row<'a>>,
 {
-    // What is simpler is faster.
+    // A simpler mask is faster.
     let simplified = &problem.simplified();
-    // Wider tiles may be faster for a few short rows: predicted times are compared whatever the columns.
+    // Wider tiles may be faster for a few short rows, so predicted times are compared across tile widths.
     if let Some(choice) = choose_by_cost(variants.clone(), costs, simplified, gpu) {
         return Ok(choice);
     }
@@ -141,8 +141,8 @@ pub fn computes(variant: &Variant<'_>, problem: &Problem, gpu: &Gpu<'_>) -> bool
     variant.check_accepts(problem).is_ok() && variant.check_fits(gpu).is_ok()
 }
 
-/// Columns of the narrowest tiles among the variants that compute `problem` and are of the family of the first of them: what a row
-/// lacks is computed and thrown away, which costs less than another family.
+/// Columns of the narrowest tiles among the variants that compute `problem`, within the family of the first of them. Computing and
+/// discarding the columns that a row lacks costs less than another family.
 fn narrowest_columns<'a>(variants: impl Iterator<Item = Variant<'a>>, problem: &Problem, gpu: &Gpu<'_>) -> Option<u32> {
     let mut variants = variants.filter(|variant| computes(variant, problem, gpu));
     let first = variants.next()?;
@@ -151,14 +151,14 @@ fn narrowest_columns<'a>(variants: impl Iterator<Item = Variant<'a>>, problem: &
     Some(alike.map(columns).fold(columns(first), u32::min))
 }
 
-/// The best of `variants`, planned.
+/// Plans the launch of the best of `variants`.
 fn choose_among<'a, V, T>(variants: V, tuned: T, problem: &Problem, gpu: &Gpu<'_>) -> Option<Choice<'a>>
 where
     V: Iterator<Item = Variant<'a>> + Clone,
     T: Iterator<Item = Row<'a>>,
 {
     let class = ShapeClass::new(problem.shape(), problem.mask(), gpu.multiprocessors);
-    // Rows of the table are of sequences of one length.
+    // The table's rows were measured with sequences of one length.
     let row = if problem.packing().is_none() { tuned::find(tuned, gpu, &class) } else { None };
     let untuned = match row {
         None => Untuned::NoRow,
@@ -176,7 +176,7 @@ where
     choose_by_preference(variants, problem, gpu, untuned)
 }
 
-/// The one that is predicted to be the fastest, where a time is predicted of all that compute the problem.
+/// The variant with the shortest predicted time, if there is a prediction for every variant that computes the problem.
 fn choose_by_cost<'a>(
     variants: impl Iterator<Item = Variant<'a>>,
     costs: &'a [Costs<'a>],
@@ -200,15 +200,15 @@ fn choose_by_cost<'a>(
     Some(Choice { plan, reason: Reason::Predicted { us, costs, same_model: costs.gpu == gpu.name, next } })
 }
 
-/// Of `variants` the one that is as `named`, but for tensors of `element`: what is fast with 16-bit elements of one type is so
-/// with the other. Itself, where there is none.
+/// The variant in `variants` that equals `named` except for its element type `element`; `named` itself if there is none. Both
+/// 16-bit types have the same speed.
 fn of_element<'a>(variants: impl Iterator<Item = Variant<'a>>, named: Variant<'a>, element: Element) -> Variant<'a> {
     let what = |variant: &Variant<'_>| (variant.config, variant.sequence, variant.mask);
     let mut alike = variants.filter(|variant| what(variant) == what(&named));
     alike.find(|variant| variant.element == element).unwrap_or(named)
 }
 
-/// The first that computes the problem; when it has too few tiles to fill the GPU, the one of its kind that has most.
+/// The first that computes the problem; if it has too few tiles to fill the GPU, the one of its kind with the most tiles.
 fn choose_by_preference<'a, V>(
     variants: V,
     problem: &Problem,
@@ -245,18 +245,18 @@ where
     Some(Choice { plan: first, reason: Reason::First { untuned, kind } })
 }
 
-/// Rows of a packed sequence of `problem`, on the average; `None` where all sequences are of one length.
+/// Average rows of a packed sequence of `problem`; `None` if all sequences have one length.
 fn average_length(problem: &Problem) -> Option<u32> {
     problem.packing().map(|packing| problem.shape().sequence.div_ceil(packing.sequences))
 }
 
-/// Whether packed sequences of `average` rows leave too much of tiles of `tile` rows empty: on an H200, tiles of 256 rows are
-/// faster than those of 64 from about 400 rows on (docs/results/packed.md).
+/// Whether packed sequences of `average` rows fill tiles of `tile` rows poorly: on an H200, tiles of 256 rows are faster than
+/// those of 64 from about 400 rows on (docs/results/packed.md).
 const fn is_short(average: u32, tile: u32) -> bool {
     average as u64 * 2 < tile as u64 * 3
 }
 
-/// Query tiles of `problem` that a grid of `variant` deals out.
+/// Query tiles of `problem` in the grid of `variant`.
 fn tiles(variant: &Variant<'_>, problem: &Problem) -> u64 {
     let shape = problem.shape();
     let of_a_head = query_tiles(shape.sequence, variant.config.block_m());
@@ -265,7 +265,7 @@ fn tiles(variant: &Variant<'_>, problem: &Problem) -> u64 {
 }
 
 impl Reason<'_> {
-    /// The reason in a word or two, for a line of a table.
+    /// The reason in a word or two, for a table.
     pub fn brief(&self) -> impl fmt::Display {
         Brief(self)
     }
@@ -294,7 +294,7 @@ impl fmt::Display for Reason<'_> {
                 }
                 match next {
                     Some((entry, us)) => write!(formatter, ", the next, {entry}, {us:.1}"),
-                    None => formatter.write_str(", and alone in computing it"),
+                    None => formatter.write_str(", the only one that computes it"),
                 }
             }
             Reason::Tuned { row, class, same_model } => {

@@ -1,12 +1,12 @@
-//! Sizes of a problem.
+//! The shape of a problem.
 
 use crate::config::{ELEMENT_BYTES, Mask};
 use crate::tensor::Tensor;
 
-/// Columns of a row of Q, K, V and O, until [`Shape::with_head_dim`] says others.
+/// Columns of a row of Q, K, V and O, unless [`Shape::with_head_dim`] sets another number.
 pub const DEFAULT_HEAD_DIM: u32 = 64;
 
-/// Sizes of a problem, or of one of its tensors ([`Shape::of`]).
+/// The shape of a problem, or of one of its tensors ([`Shape::of`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(from = "stored::Shape", into = "stored::Shape"))]
@@ -15,7 +15,7 @@ pub struct Shape {
     pub batch: u32,
     /// H, heads of Q and O.
     pub heads: u32,
-    /// Heads of K and V, of which H is a multiple: as many neighbouring heads of Q share one (grouped-query attention; with 1,
+    /// Heads of K and V, a divisor of H: H / `kv_heads` consecutive heads of Q share one (grouped-query attention; with 1,
     /// multi-query attention).
     pub kv_heads: u32,
     /// S, rows of a head of Q and O.
@@ -45,28 +45,28 @@ impl core::fmt::Display for Shape {
 }
 
 impl Shape {
-    /// One with [`DEFAULT_HEAD_DIM`] columns, in which every head of Q has its own of K and V, of as many rows.
+    /// A shape with [`DEFAULT_HEAD_DIM`] columns, as many heads of K and V as of Q, and as many keys as queries.
     pub const fn new(batch: u32, heads: u32, sequence: u32) -> Self {
         let (kv_heads, kv_sequence) = (heads, sequence);
         Self { batch, heads, kv_heads, sequence, kv_sequence, head_dim: DEFAULT_HEAD_DIM }
     }
 
-    /// The same with so many rows of each head of K and V.
+    /// The same shape with `kv_sequence` rows per head of K and V.
     pub const fn with_kv_sequence(self, kv_sequence: u32) -> Self {
         Self { kv_sequence, ..self }
     }
 
-    /// The same with so many heads of K and V.
+    /// The same shape with `kv_heads` heads of K and V.
     pub const fn with_kv_heads(self, kv_heads: u32) -> Self {
         Self { kv_heads, ..self }
     }
 
-    /// The same with rows of another size.
+    /// The same shape with rows of `head_dim` columns.
     pub const fn with_head_dim(self, head_dim: u32) -> Self {
         Self { head_dim, ..self }
     }
 
-    /// That of one of its tensors alone: K and V have `kv_heads` heads of `kv_sequence` rows.
+    /// The shape of one tensor: for K and V it has `kv_heads` heads of `kv_sequence` rows.
     pub const fn of(self, tensor: Tensor) -> Self {
         let Self { batch, heads, kv_heads, sequence, kv_sequence, head_dim } = self;
         match tensor {
@@ -86,12 +86,12 @@ impl Shape {
         self.batch as u128 * self.heads as u128 * self.sequence as u128
     }
 
-    /// Floating-point operations of one forward call by the usual count: 4·B·H·S·D for each key, and half of that for keys that
-    /// a causal mask takes from the row of their own position.
+    /// Floating-point operations of a forward call by the usual count: 4·B·H·S·D per key, half of that if a causal mask begins
+    /// at the row's own position.
     pub fn operations(self, mask: Mask) -> f64 {
         let [queries, keys] = [self.sequence, self.kv_sequence].map(f64::from);
         let of_a_head = match mask {
-            // How much of it a window leaves is the problem's to say.
+            // How much a window leaves depends on the problem.
             Mask::Full | Mask::Window => queries * keys,
             Mask::Causal => {
                 let square = queries.min(keys);
@@ -101,7 +101,7 @@ impl Shape {
         4.0 * f64::from(self.batch) * f64::from(self.heads) * of_a_head * f64::from(self.head_dim)
     }
 
-    /// Bytes of Q, K, V and O and of LSE in f32, without gaps.
+    /// Bytes of contiguous Q, K, V and O, and of LSE in f32.
     pub fn bytes(self) -> f64 {
         let rows_of_all = 2 * (self.rows() + self.of(Tensor::K).rows());
         rows_of_all as f64 * self.row_bytes() as f64 + self.rows() as f64 * 4.0
@@ -112,10 +112,10 @@ impl Shape {
         self.head_dim as u64 * ELEMENT_BYTES
     }
 
-    /// The scale unless another is given: 1/√D.
+    /// The default scale, 1/√D.
     pub const fn default_scale(self) -> f64 {
         let square = self.head_dim as f64;
-        // Newton's method, as core has no square root: from above, until it ends.
+        // Newton's method from above until it stops decreasing: core has no square root.
         let mut root = square;
         loop {
             let next = 0.5 * (root + square / root);
@@ -127,7 +127,7 @@ impl Shape {
     }
 }
 
-/// How files hold a shape: what they do not say is as it usually is.
+/// The file format of a shape. Missing fields have their defaults.
 #[cfg(feature = "manifest")]
 mod stored {
     use super::DEFAULT_HEAD_DIM;
@@ -136,11 +136,11 @@ mod stored {
     pub struct Shape {
         batch: u32,
         heads: u32,
-        /// As many as `heads` where it is not there.
+        /// Default: `heads`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kv_heads: Option<u32>,
         sequence: u32,
-        /// As many as `sequence` where it is not there.
+        /// Default: `sequence`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kv_sequence: Option<u32>,
         #[serde(default = "default_head_dim")]

@@ -1,43 +1,43 @@
-//! Work items whose keys are split among the blocks of a cluster ([`Grid::SplitKeys`]).
+//! Split keys: the keys of a work item are split among the blocks of a cluster ([`Grid::SplitKeys`]).
 //!
-//! Where a problem has fewer query tiles than a GPU has multiprocessors, most of these would have nothing to do. Each block of a
-//! cluster attends to a part of an item's keys, and together they add up what they found ("Flash-Decoding", Dao, Haziza, Massa
-//! and Sizov, 2023; here through distributed shared memory, without a second launch and without memory of the caller's).
+//! If a problem has fewer query tiles than a GPU has multiprocessors, most of them would idle. So each block of a cluster
+//! attends to a part of an item's keys, and together they combine their results ("Flash-Decoding", Dao, Haziza, Massa
+//! and Sizov, 2023; here through distributed shared memory, without a second launch and without a workspace).
 
 use core::num::NonZeroU32;
 
 use crate::config::{HEAD_DIM, Mask, WARPGROUP_ROWS};
 use crate::tile::{Configuration, Grid};
 
-/// Most blocks of a cluster. With more, clusters find no places side by side, and what they add up takes longer
+/// Maximum blocks of a cluster. Larger clusters find no room side by side, and combining takes longer
 /// (docs/results/map.md).
 pub const MOST_BLOCKS: u32 = 4;
-/// Fewest steps that are worth a block.
+/// Minimum steps per block for which splitting pays.
 const FEWEST_STEPS: u32 = 2;
 
-/// What decides among how many blocks a kernel splits keys.
+/// The properties of a kernel that decide among how many blocks it splits keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Split {
-    /// How items are spread over blocks.
+    /// The grid.
     pub grid: Grid,
     /// Query rows of a work item.
     pub rows: u32,
     /// Columns of its tiles.
     pub columns: u32,
-    /// Keys of a step.
+    /// Keys per step.
     pub step: u32,
-    /// Its mask.
+    /// The mask.
     pub mask: Mask,
 }
 
 impl Split {
-    /// That of kernels of `config` under a mask.
+    /// The properties of kernels of `config` under a mask.
     pub const fn new(config: Configuration, mask: Mask) -> Self {
         let (rows, columns, step) = (config.block_m(), config.columns(), config.block_n());
         Self { grid: config.grid(), rows, columns, step, mask }
     }
 
-    /// Blocks of a cluster of a launch of `items` work items, the longest of which attends to `keys` keys; 1 where the grid splits none.
+    /// Blocks per cluster in a launch of `items` work items, the longest of which attends to `keys` keys; 1 if the grid splits no keys.
     pub const fn cluster(self, items: u32, keys: u32, multiprocessors: u32) -> u32 {
         match self.grid {
             Grid::OneShot | Grid::Persistent => 1,
@@ -51,7 +51,7 @@ impl Split {
         at_least_one(smaller(smaller(room, steps / FEWEST_STEPS), MOST_BLOCKS))
     }
 
-    /// Whether clusters of two blocks find places side by side: with as many blocks on each multiprocessor as may share it.
+    /// Whether clusters of two blocks find room side by side: as many blocks on each multiprocessor as may share it.
     const fn pairs_find_places(self, items: u32, multiprocessors: u32) -> bool {
         items <= if self.shares_multiprocessors() { multiprocessors } else { multiprocessors / 2 }
     }
@@ -59,9 +59,9 @@ impl Split {
     /// Blocks that a launch may have. Clusters of more than two blocks do not fill a GPU.
     ///
     /// * Two warpgroups: one block on each of four fifths of the multiprocessors.
-    /// * One warpgroup, wide rows: one block for each multiprocessor.
-    /// * One warpgroup otherwise: three blocks for two multiprocessors, as one computes while another waits. Under a causal mask twice
-    ///   as many: half of them are done early, and others take their places.
+    /// * One warpgroup, wide rows: one block per multiprocessor.
+    /// * One warpgroup otherwise: three blocks per two multiprocessors, since one computes while another waits. Under a causal mask
+    ///   twice as many: half of them finish early, and others take their places.
     const fn places(self, multiprocessors: u32) -> u32 {
         let halves = match self.mask {
             _ if self.rows > WARPGROUP_ROWS => return multiprocessors.saturating_mul(4) / 5,
@@ -72,16 +72,16 @@ impl Split {
         multiprocessors.saturating_mul(halves) / 2
     }
 
-    /// Whether two of its blocks on a multiprocessor take less time than one after the other.
+    /// Whether two of its blocks are faster on one multiprocessor at once than one after the other.
     const fn shares_multiprocessors(self) -> bool {
         self.rows <= WARPGROUP_ROWS && self.columns <= HEAD_DIM
     }
 }
 
-/// Where the part of block `rank` of `blocks` begins in `tiles` tiles of keys; that of rank `blocks` is their end.
+/// First tile of the part of block `rank` of `blocks`, of `tiles` tiles of keys; for rank `blocks` it is the end.
 #[inline(always)]
 pub fn part_begin(tiles: u32, rank: u32, blocks: NonZeroU32) -> u32 {
-    // No product wraps: keys are fewer than 2³⁰, and blocks are few.
+    // No product wraps: there are fewer than 2³⁰ keys and few blocks.
     tiles * rank / blocks
 }
 

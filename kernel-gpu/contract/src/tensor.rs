@@ -1,4 +1,4 @@
-//! The tensors of a call: their names, their dimensions, and how far apart in memory the entries of these are.
+//! The tensors of a call: their names, dimensions and strides.
 
 use core::fmt;
 
@@ -15,22 +15,22 @@ pub enum Tensor {
     O,
     /// Log-sum-exp.
     Lse,
-    /// The rows at which packed sequences begin.
+    /// First row of each packed sequence.
     CuSeqlens,
-    /// The same of K and V.
+    /// The same for K and V.
     CuSeqlensK,
-    /// How many rows of Q a sequence has.
+    /// Number of rows of Q that each sequence uses.
     SequsedQ,
-    /// How many rows of K and V it has.
+    /// Number of rows of K and V that each sequence uses.
     SequsedK,
-    /// What is added to scores.
+    /// Bias on the scores.
     Bias,
     /// ALiBi slopes.
     Slopes,
 }
 
 impl Tensor {
-    /// Its name, as in a message.
+    /// Its name in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Tensor::Q => "Q",

@@ -1,10 +1,10 @@
-//! Tensor maps of Q, K, V and O, through which kernels of [`Sm90Tma`](crate::tile::Sm90Tma) load and store
+//! Tensor maps of Q, K, V and O, through which kernels of kind [`Sm90Tma`](crate::tile::Sm90Tma) load and store
 //! them.
 //!
-//! Every map has four dimensions, `[batch, head, row, column]` with the column innermost, and a box of
-//! [`TENSOR_MAP_ROWS`] rows of a panel, which is as wide as the tile or as a swizzle reaches, with that swizzle. Rows beyond the
-//! sequence and columns beyond the head dimension read as zeros and are not written. Maps of packed sequences have the rows in two dimensions, so that the rows behind the one
-//! sequence that a copy is of count as beyond it too.
+//! Every map has four dimensions, `[batch, head, row, column]`, the column innermost. Its box has [`TENSOR_MAP_ROWS`] rows of
+//! a panel; the swizzle spans the width of the panel. Rows beyond the sequence and columns beyond the head dimension read as
+//! zeros and are not written. Maps of packed sequences have the rows in two dimensions, so that the rows after the
+//! sequence that is copied also count as beyond it.
 
 use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS};
 use crate::config::ELEMENT_BYTES;
@@ -15,14 +15,14 @@ use crate::shape::Shape;
 use crate::tensor::{Dimension, Strides, Tensor};
 use crate::view::View;
 
-/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, for bf16 too: copies move bits, and the zeros beyond are zeros of both types.
+/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, also for bf16: copies move bits, and zero fill is zero in both types.
 pub const ELEMENT_TYPE: u32 = 6;
-/// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B`: L2 fetches 128 bytes for whatever a copy reads of them.
+/// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B`: L2 fetches 128 bytes for any part of them that a copy reads.
 pub const L2_PROMOTION: u32 = 2;
 /// Every element is copied.
 pub const ELEMENT_STRIDES: [u32; 4] = [1; 4];
 
-/// How the rows of a box are swizzled in shared memory: over all of their bytes.
+/// Swizzle of the rows of a box in shared memory; spans a whole row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Swizzle {
@@ -32,21 +32,21 @@ pub enum Swizzle {
     Bytes128 = 3,
 }
 
-/// A tensor as `cuTensorMapEncodeTiled` is told about it, without interleaving and with zeros for what lies outside.
+/// A tensor as described to `cuTensorMapEncodeTiled`, without interleaving and with zero fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     /// Device address of the first element.
     pub address: u64,
-    /// Elements in each dimension, the innermost first.
+    /// Elements in each dimension, innermost first.
     pub sizes: [u64; 4],
-    /// Bytes between neighbours in each dimension but the innermost.
+    /// Strides in bytes of each dimension but the innermost.
     pub strides: [u64; 3],
     /// Columns of a box.
     pub box_columns: u32,
 }
 
 impl TensorMap {
-    /// The map of Q, K, V or O of `problem`, whose first element is at `first`, for tiles of so many `columns`.
+    /// The map of Q, K, V or O of `problem`, with first element at address `first`, for tiles of `columns` columns.
     pub fn of(problem: &Problem, tensor: Tensor, first: u64, columns: u32) -> Self {
         let view = View { offset: 0, ..problem.views().of(tensor) };
         let map = Self::new(problem.shape().of(tensor), view, first, columns);
@@ -56,15 +56,15 @@ impl TensorMap {
         }
     }
 
-    /// Elements that a box spans in each dimension, the innermost first.
+    /// Box size in elements in each dimension, innermost first.
     pub const fn box_sizes(&self) -> [u32; 4] {
         [self.box_columns, TENSOR_MAP_ROWS, 1, 1]
     }
 
-    /// How a box is swizzled.
+    /// The swizzle of a box.
     ///
     /// # Panics
-    /// When it is of as many columns as no tile has.
+    /// When no tile has panels of this many columns.
     pub const fn swizzle(&self) -> Swizzle {
         match self.box_columns {
             32 => Swizzle::Bytes64,
@@ -73,18 +73,18 @@ impl TensorMap {
         }
     }
 
-    /// The map through which the rows of any one sequence are copied and none behind its end: rows in two dimensions of one
-    /// stride. At the coordinates (N − n + i, e) of these two, where N is the number of rows, lies row i of the sequence of
-    /// length n that ends before row e: at row e − n + i of the tensor, as the map begins N rows before it. The first
-    /// coordinate is beyond the map for i ≥ n, whatever the tensor holds there.
+    /// A map through which the rows of any one sequence are copied, and none after its end: the rows are split into two dimensions of
+    /// equal stride. With N rows in total, the coordinates (N − n + i, e) in these two dimensions address row i of the sequence of
+    /// length n that ends before row e. That is row e − n + i of the tensor, since the map begins N rows before it. The first
+    /// coordinate is outside the map for i ≥ n, whatever the tensor holds there.
     ///
-    /// Boxes that are loaded through it need an element inside: for one wholly outside a GPU reads at the map's address, where there
+    /// Boxes loaded through it must have an element inside. For a box wholly outside, a GPU reads at the map's address, where there
     /// may be no memory (docs/results/head-dims.md).
     const fn of_sequences(self) -> Self {
         let [columns, rows, heads, _] = self.sizes;
         let [row, head, _] = self.strides;
         Self {
-            // Nothing before the tensor is copied: e ≥ n.
+            // Nothing before the tensor is copied, since e ≥ n.
             address: self.address.wrapping_sub(rows.wrapping_mul(row)),
             sizes: [columns, rows, heads, rows + 1],
             strides: [row, head, row],
@@ -92,10 +92,10 @@ impl TensorMap {
         }
     }
 
-    /// The map of the tensor of `shape` with `view` that is counted from `address`, for tiles of so many `columns`.
+    /// The map of a tensor of `shape` with `view`, counted from `address`, for tiles of `columns` columns.
     fn new(shape: Shape, view: View, address: u64, columns: u32) -> Self {
         let [row, head, batch] = dimensions(shape, view.strides);
-        // Any multiple of 16 will do where there is no neighbour.
+        // For a dimension of size 1 any multiple of 16 is valid.
         let bytes = |(_, size, bytes)| if size > 1 { bytes } else { shape.row_bytes() };
         Self {
             address: address.wrapping_add(view.offset.wrapping_mul(ELEMENT_BYTES)),
@@ -106,12 +106,12 @@ impl TensorMap {
     }
 }
 
-/// Columns of a panel of tiles of so many `columns`: as many as a swizzle spans, so that all panels are full.
+/// Columns of a panel of tiles of `columns` columns: the span of a swizzle that makes all panels full.
 pub const fn panel_columns(columns: u32) -> u32 {
     if columns % TENSOR_MAP_COLUMNS == 0 { TENSOR_MAP_COLUMNS } else { 32 }
 }
 
-/// Requires that tensor maps can describe the tensors of `problem`.
+/// Checks that tensor maps can describe the tensors of `problem`.
 ///
 /// # Errors
 /// [`Refusal::NoTensorMap`] with the stride that cannot be described.
@@ -126,7 +126,7 @@ pub fn check(problem: &Problem) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Name, size and stride in bytes of the dimensions but for the columns, the innermost first.
+/// Name, size and stride in bytes of the dimensions except the columns, innermost first.
 fn dimensions(shape: Shape, strides: Strides) -> [(Dimension, u64, u64); 3] {
     [
         (Dimension::Row, shape.sequence, strides.row),
@@ -148,7 +148,7 @@ mod tests {
 
     const SHAPE: Shape = Shape::new(2, 3, 100);
 
-    /// What is said about a problem whose K has these strides.
+    /// The message for a problem whose K has these strides.
     fn message(shape: Shape, k: Strides) -> std::string::String {
         let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
         let problem = problem.with_views(Views { k: View::new(k), ..*problem.views() }).unwrap();
@@ -175,7 +175,7 @@ mod tests {
         let map = TensorMap::of(&problem, Tensor::Q, 1 << 20, 64);
         let [row, head] = [3 * 128, 128];
         assert_eq!((map.sizes, map.strides), ([64, 100, 3, 101], [row, head, row]));
-        // The last row of the sequence in rows 30 to 49, and the first of the one behind it.
+        // The last row of the sequence in rows 30 to 49, and the first row after it.
         let (length, end) = (20, 50);
         let at = |i: u64| (100 - length + i, map.address + (100 - length + i) * row + end * row);
         let (last, address) = at(19);

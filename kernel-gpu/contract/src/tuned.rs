@@ -1,4 +1,4 @@
-//! The tuned table: which variant was the fastest, by GPU model and class of problems.
+//! The tuned table: the fastest variant by GPU model and shape class.
 
 mod shipped;
 
@@ -10,18 +10,18 @@ pub use shipped::SHIPPED;
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row<'a> {
-    /// Name of the GPU it was measured on, as the driver gives it.
+    /// Name of the GPU that it was measured on, as the driver reports it.
     pub gpu: &'a str,
-    /// That GPU's architecture, as in 90 for `sm_90`.
+    /// That GPU's architecture, such as 90 for `sm_90`.
     pub architecture: u32,
-    /// The class.
+    /// The shape class.
     pub class: ShapeClass,
     /// Name of the fastest variant.
     pub variant: &'a str,
 }
 
-/// What `rows` know about problems of `class` on `gpu`: from the same GPU model, else from one of the same architecture; of
-/// the class itself, else of the one with the same mask whose sequences are nearest, and of those whose heads are.
+/// The row for problems of `class` on `gpu`: of the same GPU model, else of the same architecture; of the class itself, else
+/// of the one with the same mask and the nearest sequence length, and among those the nearest number of heads.
 pub fn find<'a>(rows: impl Iterator<Item = Row<'a>>, gpu: &Gpu<'_>, class: &ShapeClass) -> Option<Row<'a>> {
     let alike = |row: &Row<'_>| row.architecture == gpu.architecture && row.class.mask == class.mask;
     let distance = |row: &Row<'_>| {
@@ -32,7 +32,7 @@ pub fn find<'a>(rows: impl Iterator<Item = Row<'a>>, gpu: &Gpu<'_>, class: &Shap
     rows.min_by_key(|(distance, _)| *distance).map(|(_, row)| row)
 }
 
-/// How many times one length is to be doubled to come to the other; `None` where kernels for the one are no hint for the other.
+/// How many doublings lie between the lengths; `None` if kernels for one say nothing about the other.
 fn octaves(one: SequenceClass, other: SequenceClass) -> Option<u32> {
     match (one, other) {
         (SequenceClass::UpTo(one), SequenceClass::UpTo(other)) => {

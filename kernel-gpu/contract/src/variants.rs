@@ -1,4 +1,4 @@
-//! The list of variants: every entry of the PTX, what it was specialised for, and its name.
+//! The list of variants: every entry of the PTX, its name, and what it is specialised for.
 
 use crate::architecture::MOST_GENEROUS;
 use crate::config::{Element, Family, Mask, Scores, Sequence};
@@ -17,15 +17,15 @@ pub struct Variant<'a> {
     pub sequence: Sequence,
     /// Mask the entry applies.
     pub mask: Mask,
-    /// Whether it changes scores.
+    /// Whether it supports score modifications.
     pub scores: Scores,
-    /// Whether it waits by itself for the grids before it until it accesses the tensors, so that its launch may let it begin
-    /// while they end (`griddepcontrol.wait`).
+    /// Whether it executes `griddepcontrol.wait` before it accesses the tensors, so that its launch may begin before the
+    /// previous one ends (programmatic dependent launch).
     pub waits_for_previous_grid: bool,
 }
 
-/// The tile configuration of a variant: `tile!(Sm80, 64 x 128, 4 warps, 2 stages, …)`. What is not said is as `new` of the
-/// kind has it; what the kind does not have does not compile.
+/// The tile configuration of a variant: `tile!(Sm80, 64 x 128, 4 warps, 2 stages, …)`. Omitted options have the defaults of the
+/// kind's `new`; options that the kind does not have do not compile.
 macro_rules! tile {
     (Sm80, $block_m:literal x $block_n:literal, $warps:literal warps, $stages:literal stages $($rest:tt)*) => {
         tile!(@ Sm80 { ..Sm80::new($block_m, $block_n, $warps, $stages) } $($rest)*)
@@ -88,14 +88,14 @@ impl Variant<'_> {
     }
 }
 
-/// Calls `$callback!` with every variant, a line each: `entry: Kind { configuration }, element, sequence, mask;`, with `, Modified`
-/// behind the mask of those that change scores.
+/// Calls `$callback!` with every variant, one per line: `entry: Kind { configuration }, element, sequence, mask;`, with
+/// `, Modified` after the mask of those with score modifications.
 ///
-/// The list below and the entries of kernel-gpu are made from it.
+/// Both the list below and the entries of kernel-gpu are generated from it.
 #[macro_export]
 macro_rules! for_every_variant {
-    // A new variant is a line here: `entry: Kind { tile, what differs from the kind's defaults }, element, sequence, mask;`, where
-    // the kind is a type of `crate::tile`, and what its tile says and what may differ are the arms of `tile!`.
+    // A new variant is a line here: `entry: Kind { tile, options that differ from the kind's defaults }, element, sequence, mask;`. The
+    // kind is a type of `crate::tile`; the arms of `tile!` define the syntax of tile and options.
     ($callback:ident) => {
         $callback! {
             fa512_sm90a_tma_s512_full_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, F16, Exact(512), Full;
@@ -346,7 +346,7 @@ macro_rules! for_every_variant {
     };
 }
 
-/// Whether a variant changes scores: `scores!(Modified)`, or unless its line says so `scores!()`.
+/// Whether a variant supports score modifications: `scores!(Modified)`; without them its line says `scores!()`.
 macro_rules! scores {
     () => {
         Scores::Unmodified
@@ -360,7 +360,7 @@ macro_rules! scores {
 macro_rules! list {
     ($($entry:ident: $kind:ident { $($config:tt)* }, $element:ident, $sequence:ident $(($length:literal))?, $mask:ident $(, $scores:ident)?;)*) => {
         /// The variants of this build, in order of preference among those that accept a problem and run on a device.
-        // A constant for each: all in the body of one take the compiler six seconds.
+        // One constant each: all in the body of one constant take the compiler six seconds.
         pub const VARIANTS: &[Variant<'static>] = &[$({
             const CONFIG: Configuration = Configuration::$kind(tile!($kind, $($config)*));
             const VARIANT: Variant<'static> = Variant {
@@ -381,7 +381,7 @@ for_every_variant!(list);
 /// The configuration of the variant `entry`.
 ///
 /// # Panics
-/// Where there is none of this name: a compiler's error, as constants are made of it.
+/// When there is no such variant. A compile-time error, since it is evaluated in constants.
 pub const fn config_of(entry: &str) -> Configuration {
     let mut index = 0;
     while index < VARIANTS.len() {
@@ -405,7 +405,7 @@ const fn same(a: &str, b: &str) -> bool {
     a.len() == b.len()
 }
 
-/// Every variant fits the largest architecture.
+/// Checks that every variant fits the largest architecture.
 const _: () = {
     let mut index = 0;
     while index < VARIANTS.len() {

@@ -1,4 +1,4 @@
-//! How a tensor lies in memory.
+//! Memory layout of a tensor.
 
 use crate::config::ELEMENT_BYTES;
 use crate::limits::ROW_ALIGNMENT;
@@ -6,7 +6,7 @@ use crate::refusal::Refusal;
 use crate::shape::Shape;
 use crate::tensor::{Dimension, Strides, Tensor};
 
-/// Order of the dimensions of a contiguous tensor.
+/// Dimension order of a contiguous tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
@@ -29,7 +29,7 @@ impl Layout {
         }
     }
 
-    /// Strides of a contiguous tensor of `shape`, which is that of the tensor alone ([`Shape::of`]).
+    /// Strides of a contiguous tensor with `shape`, the shape of that tensor alone ([`Shape::of`]).
     ///
     /// # Errors
     /// [`Refusal::TensorTooLarge`] when a stride does not fit 64 bits.
@@ -43,7 +43,7 @@ impl Layout {
         Ok(Strides { batch, head, row })
     }
 
-    /// Dimensions of a tensor of `shape`, likewise, in this order.
+    /// Sizes of a tensor with `shape`, likewise, in this order of dimensions.
     pub fn dimensions(self, shape: Shape) -> [u64; 4] {
         let Shape { batch, heads, sequence, head_dim, .. } = shape;
         match self {
@@ -53,7 +53,7 @@ impl Layout {
         .map(u64::from)
     }
 
-    /// The shape of a tensor with `dimensions` in this order; `None` when one exceeds 32 bits.
+    /// The shape of a tensor whose sizes in this order are `dimensions`; `None` if one exceeds 32 bits.
     pub fn shape(self, dimensions: [u64; 4]) -> Option<Shape> {
         let [batch, second, third, head_dim] = dimensions;
         let (heads, sequence) = match self {
@@ -66,23 +66,23 @@ impl Layout {
     }
 }
 
-/// Where the elements of a `[B,H,S,D]` tensor lie, counted from an address: element `(b, h, s, d)` is
-/// `offset + b·batch + h·head + s·row + d` elements behind it.
+/// Memory layout of a `[B,H,S,D]` tensor, counted from an address: element `(b, h, s, d)` is at
+/// `offset + b·batch + h·head + s·row + d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Elements before the first one; a multiple of [`ROW_ALIGNMENT`].
+    /// Elements before the first; a multiple of [`ROW_ALIGNMENT`].
     pub offset: u64,
-    /// Strides, in elements. That of a dimension of size 1 does not matter.
+    /// Strides, in elements. The stride of a dimension of size 1 is ignored.
     pub strides: Strides,
 }
 
 impl View {
-    /// The view that begins with its first element.
+    /// A view with offset 0.
     pub const fn new(strides: Strides) -> Self {
         Self { offset: 0, strides }
     }
 
-    /// Requires rows to be 16-byte aligned and the tensor to fit 64-bit addresses.
+    /// Checks that rows are 16-byte aligned and the tensor fits 64-bit addresses.
     pub(crate) fn check(&self, tensor: Tensor, shape: Shape) -> Result<(), Refusal> {
         for (dimension, _, stride) in self.dimensions(shape) {
             if stride % ROW_ALIGNMENT != 0 {
@@ -99,7 +99,7 @@ impl View {
         }
     }
 
-    /// Requires that each dimension, from the smallest stride up, steps over all that lies within one of its entries.
+    /// Checks that each dimension, from the smallest stride up, steps over everything inside one of its entries.
     pub(crate) fn check_rows_apart(&self, tensor: Tensor, shape: Shape) -> Result<(), Refusal> {
         let mut dimensions = [(Dimension::Row, 1, 0); 3];
         let mut count = 0;
@@ -119,7 +119,7 @@ impl View {
         Ok(())
     }
 
-    /// Elements from the first to just behind the last, or `None` when they are more than 64 bits count.
+    /// Elements from the first to one past the last; `None` if 64 bits cannot count them.
     pub(crate) fn span(&self, shape: Shape) -> Option<u64> {
         let mut end = u64::from(shape.head_dim);
         for (_, size, stride) in self.dimensions(shape) {
@@ -128,7 +128,7 @@ impl View {
         Some(end)
     }
 
-    /// `(dimension, size, stride)` of the dimensions that have more than one entry.
+    /// `(dimension, size, stride)` of the dimensions with more than one entry.
     fn dimensions(&self, shape: Shape) -> impl Iterator<Item = (Dimension, u64, u64)> {
         let Strides { batch, head, row } = self.strides;
         [
@@ -145,26 +145,26 @@ impl View {
 /// The views of the four tensors of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Views {
-    /// Of Q.
+    /// View of Q.
     pub q: View,
-    /// Of K.
+    /// View of K.
     pub k: View,
-    /// Of V.
+    /// View of V.
     pub v: View,
-    /// Of O.
+    /// View of O.
     pub o: View,
 }
 
 impl Views {
-    /// Four views alike.
+    /// The same view for all four tensors.
     pub const fn all(view: View) -> Self {
         Self { q: view, k: view, v: view, o: view }
     }
 
-    /// That of Q, K, V or O.
+    /// The view of Q, K, V or O.
     ///
     /// # Panics
-    /// For another tensor, which has none.
+    /// For any other tensor, which has no view.
     pub const fn of(&self, tensor: Tensor) -> View {
         match tensor {
             Tensor::Q => self.q,
@@ -175,7 +175,7 @@ impl Views {
         }
     }
 
-    /// Each with its name.
+    /// The views, with their tensors.
     pub const fn named(&self) -> [(Tensor, View); 4] {
         [(Tensor::Q, self.q), (Tensor::K, self.k), (Tensor::V, self.v), (Tensor::O, self.o)]
     }

@@ -1,4 +1,4 @@
-//! Where the tensors of a launch lie in device memory, and whether they can lie there.
+//! Device addresses of a launch's tensors, and their checks.
 
 use core::ops::Range;
 
@@ -15,7 +15,7 @@ const LSE_ELEMENT_BYTES: u64 = 4;
 /// Bytes of an ALiBi slope, which is f32.
 pub const SLOPE_BYTES: u64 = 4;
 
-/// Device addresses of the tensors of a launch, from which their views are counted.
+/// Device addresses of a launch's tensors, which their views count from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// Q.
@@ -26,33 +26,33 @@ pub struct Addresses {
     pub v: u64,
     /// O.
     pub o: u64,
-    /// LSE, f32, `[B,H,S]` contiguous; `None` when it is not wanted.
+    /// LSE, f32, `[B,H,S]` contiguous; `None` if not requested.
     pub lse: Option<u64>,
-    /// The rows of Q and O at which the sequences of a packed problem begin, and behind them where the last one ends: i32
-    /// `[sequences + 1]`. `None` when all sequences are of one length, or padded.
+    /// First row of each packed sequence in Q and O, then the end of the last: i32 `[sequences + 1]`. `None` if all sequences
+    /// have one length, or are padded.
     pub cu_seqlens: Option<u64>,
-    /// The same of K and V, where they have lengths of their own ([`Lengths::Separate`]).
+    /// The same for K and V, if they have other lengths than Q ([`Lengths::Separate`]).
     pub cu_seqlens_k: Option<u64>,
-    /// Rows of Q that each sequence has of those that it has room for, i32 `[sequences]`; `None` for all of them. Only where
-    /// K and V have lengths of their own. Rows of O behind them are not written.
+    /// Rows of Q that each sequence uses, i32 `[sequences]`; `None`: all. Only if K and V have other lengths than Q. Rows of O
+    /// beyond them are not written.
     pub seqused_q: Option<u64>,
-    /// The same of K and V.
+    /// The same for K and V.
     pub seqused_k: Option<u64>,
-    /// The bias of a problem with one, of the type of Q, 2-byte aligned.
+    /// The bias, if the problem has one, of the type of Q, 2-byte aligned.
     pub bias: Option<u64>,
-    /// The ALiBi slopes of a problem with them: f32, contiguous.
+    /// The ALiBi slopes, if the problem has them: f32, contiguous.
     pub alibi_slopes: Option<u64>,
 }
 
 impl Addresses {
-    /// Those of Q, K, V and O, without anything else.
+    /// Addresses of Q, K, V and O only.
     pub const fn new(q: u64, k: u64, v: u64, o: u64) -> Self {
         let (cu_seqlens, cu_seqlens_k, seqused_q, seqused_k) = (None, None, None, None);
         let (lse, bias, alibi_slopes) = (None, None, None);
         Self { q, k, v, o, lse, cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, bias, alibi_slopes }
     }
 
-    /// Those of lengths, with their names.
+    /// The addresses of the length arrays, with their names.
     pub const fn lengths(&self) -> [(Tensor, Option<u64>); 4] {
         [
             (Tensor::CuSeqlens, self.cu_seqlens),
@@ -63,7 +63,7 @@ impl Addresses {
     }
 }
 
-/// Addresses of the first elements of the four tensors with views.
+/// Addresses of the first elements of Q, K, V and O.
 pub(super) struct FirstElements {
     pub q: u64,
     pub k: u64,
@@ -71,7 +71,7 @@ pub(super) struct FirstElements {
     pub o: u64,
 }
 
-/// The addresses of the first elements of the tensors of `problem`, none of which overlaps an output.
+/// The addresses of the first elements of the tensors of `problem`, checked: aligned, and no output overlaps another tensor.
 pub(super) fn check(problem: &Problem, addresses: Addresses) -> Result<FirstElements, Refusal> {
     let (shape, views) = (problem.shape(), problem.views());
     let range = |tensor, address| {
@@ -85,7 +85,7 @@ pub(super) fn check(problem: &Problem, addresses: Addresses) -> Result<FirstElem
     ];
     let o = (Tensor::O, range(Tensor::O, addresses.o)?);
     check_apart(&o, &inputs)?;
-    // A problem's rows fit 64 bits, as its O does.
+    // A problem's rows fit 64 bits, since its O does.
     let bytes = (shape.rows() as u64).saturating_mul(LSE_ELEMENT_BYTES);
     let lse = addresses.lse.map(|address| tensor_range(Tensor::Lse, address, bytes)).transpose()?;
     let lse = lse.map(|range| (Tensor::Lse, range));
@@ -116,7 +116,7 @@ pub(super) fn check(problem: &Problem, addresses: Addresses) -> Result<FirstElem
     Ok(FirstElements { q, k, v, o: o.1.start })
 }
 
-/// Where `tensor`, lengths of a packed problem, lies, if it is given.
+/// The memory range of length array `tensor` of a packed problem, if given.
 fn lengths_range(
     problem: &Problem,
     (tensor, address): (Tensor, Option<u64>),
@@ -134,7 +134,7 @@ fn lengths_range(
     Ok(Some((tensor, range_from(tensor, address, elements * LENGTHS_ALIGNMENT)?)))
 }
 
-/// Elements of `tensor`, lengths that `problem` may come with; `None` for those that it does not have.
+/// Number of elements of length array `tensor` for `problem`; `None` if the problem does not have it.
 pub const fn lengths_elements(problem: &Problem, tensor: Tensor) -> Option<u64> {
     let Some(Packing { sequences, lengths, .. }) = problem.packing() else { return None };
     match (tensor, lengths) {
@@ -146,7 +146,7 @@ pub const fn lengths_elements(problem: &Problem, tensor: Tensor) -> Option<u64> 
     }
 }
 
-/// Whether a problem that has them does not do without.
+/// Whether a problem that has this length array requires it.
 const fn lengths_are_needed(problem: &Problem, tensor: Tensor) -> bool {
     lengths_elements(problem, tensor).is_some() && matches!(tensor, Tensor::CuSeqlens | Tensor::CuSeqlensK)
 }
@@ -167,7 +167,7 @@ fn tensor_range(tensor: Tensor, address: u64, bytes: u64) -> Result<Range<u64>, 
     range_from(tensor, address, bytes)
 }
 
-/// So many bytes from `address` on.
+/// The range of `bytes` bytes at `address`.
 fn range_from(tensor: Tensor, address: u64, bytes: u64) -> Result<Range<u64>, Refusal> {
     match address.checked_add(bytes) {
         Some(end) => Ok(address..end),
@@ -175,7 +175,7 @@ fn range_from(tensor: Tensor, address: u64, bytes: u64) -> Result<Range<u64>, Re
     }
 }
 
-/// Where a tensor of so many elements of so many bytes lies, which a problem has or not.
+/// The range of a tensor of `elements` (number, bytes of each), if the problem has it.
 fn elements_range(
     tensor: Tensor,
     address: Option<u64>,

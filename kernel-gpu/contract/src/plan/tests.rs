@@ -18,7 +18,7 @@ fn problem(batch: u32, sequence: u32) -> Problem {
     Problem::new(Shape::new(batch, 2, sequence), Mask::Full, Layout::Bhsd).unwrap()
 }
 
-/// A problem of packed sequences, of so many rows in all.
+/// A problem of packed sequences with `rows` rows in total.
 fn packed(sequences: u32, rows: u32) -> Problem {
     problem(1, rows).packed(Packing::new(sequences, rows)).unwrap()
 }
@@ -36,7 +36,7 @@ fn any() -> Variant<'static> {
 
 const TMA: Sm90Tma = Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(4, 8) };
 
-/// One whose tiles come through tensor maps.
+/// A variant with tensor maps.
 fn tma() -> Variant<'static> {
     let (element, sequence, mask) = (Element::F16, Sequence::Any, Mask::Full);
     let config = Configuration::Sm90Tma(TMA);
@@ -67,7 +67,7 @@ fn a_launch_carries_the_geometry_and_arguments_of_the_problem() {
 
 #[test]
 fn only_whole_heads_with_strips_of_one_length_are_dealt_out_in_strips() {
-    // 200 heads, and as many items or twice that.
+    // 200 heads: as many items, or twice as many.
     let last_round = |passes, mask| {
         let config = Configuration::Sm90Tma(Sm90Tma { passes, ..TMA });
         let variant = Variant { config, mask, sequence: Sequence::Exact(512), ..tma() };
@@ -202,7 +202,7 @@ fn a_packed_launch_has_a_slot_for_every_tile_and_the_address_of_the_lengths() {
     assert!(unexpected.to_string().contains("the problem is not packed"));
 }
 
-/// A problem of two sequences whose keys have lengths of their own.
+/// A problem of two sequences whose K and V have other lengths than Q.
 fn separate() -> Problem {
     let shape = Shape::new(1, 2, 1_000).with_kv_sequence(300);
     Problem::new(shape, Mask::Full, Layout::Bshd).unwrap().packed(Packing::separate(2, 600)).unwrap()
@@ -245,7 +245,7 @@ fn entries_of_a_padded_batch_have_equal_room_and_no_beginnings() {
     assert!(heads_first.contains("Q has a batch stride of 32000 elements; a padded batch needs"), "{heads_first}");
     let uneven = Packing { sequences: 3, longest: 9, lengths: Lengths::Padded };
     let uneven = problem(1, 10).packed(uneven).unwrap_err().to_string();
-    assert!(uneven.contains("10 rows are not of 3 sequences"), "{uneven}");
+    assert!(uneven.contains("10 rows do not divide into 3 sequences"), "{uneven}");
     let long = Shape::new(1 << 10, 1, 1 << 20);
     let long = Problem::new(long, Mask::Full, Layout::Bshd).unwrap().padded().unwrap_err().to_string();
     assert!(long.contains("sequence is 1073741824"), "{long}");
@@ -258,7 +258,7 @@ fn only_the_device_knows_where_queries_are_that_end_at_their_last_key() {
     let at_last = causal.aligned(Alignment::BottomRight);
     assert_eq!((at_last.mask(), at_last.simplified().mask()), (Mask::Window, Mask::Window));
     let window = |left, right| at_last.with_window(Window { left, right }).simplified().mask();
-    // The widest that any query can see: 299 keys before its own, and as many behind as there are queries behind.
+    // The widest useful window: 299 keys before a query, and after it as many as there are queries after it.
     assert_eq!(window(Some(299), Some(999)), Mask::Full);
     assert_eq!(window(Some(298), Some(999)), Mask::Window);
     assert_eq!(window(None, Some(998)), Mask::Window);
@@ -268,7 +268,7 @@ fn only_the_device_knows_where_queries_are_that_end_at_their_last_key() {
     let args = |problem: &Problem| Plan::new(problem, *variant, &GPU).unwrap().args;
     let looked_up = args(&at_last);
     assert_eq!((looked_up.window_left, looked_up.window_right, looked_up.bottom_right), (1 << 30, 0, u32::MAX));
-    // Queries before the first key see as far as the last one where nothing limits them.
+    // Without a limit, queries before the first key see up to the last key.
     let back = at_last.with_window(Window { left: Some(4), right: None });
     assert_eq!(args(&back).window_right, 1_000);
     assert_eq!(
@@ -292,7 +292,7 @@ fn addresses_are_checked() {
     assert!(refused(Addresses { lse: Some(0), ..ADDRESSES }).contains("LSE is at address 0x0"));
 }
 
-/// A problem with everything that changes scores, whose bias is the same in both batch entries.
+/// A problem with all score modifications; its bias is the same in both batch entries.
 fn modified() -> Problem {
     let bias = Strides { batch: 0, head: 130 * 70, row: 70 };
     let score_mod = ScoreMod { softcap: Some(50.0), alibi: Some(Slopes::PerBatchAndHead), bias: Some(bias) };
@@ -355,7 +355,7 @@ fn changes_of_scores_that_no_kernel_makes_are_refused() {
     assert!(refused(plain, ScoreMod { bias: Some(strides), ..ScoreMod::NONE }).contains("64-bit addresses"));
     let packed = plain.packed(Packing::new(3, 100)).unwrap();
     let bias = ScoreMod { bias: Some(Strides { batch: 0, head: 0, row: 0 }), ..ScoreMod::NONE };
-    assert!(refused(packed, bias).contains("packed sequences have none"));
+    assert!(refused(packed, bias).contains("packed sequences cannot have a bias"));
     let slopes = |slopes| ScoreMod { alibi: Some(slopes), ..ScoreMod::NONE };
     assert!(refused(packed, slopes(Slopes::PerBatchAndHead)).contains("the same for all sequences"));
     assert!(packed.with_score_mod(slopes(Slopes::PerHead)).is_ok());

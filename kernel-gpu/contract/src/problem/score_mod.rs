@@ -1,4 +1,4 @@
-//! What is done to scores before their softmax.
+//! Score modifications: what is applied to scores before the softmax.
 
 use crate::config::ELEMENT_BYTES;
 use crate::limits::{MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP};
@@ -7,42 +7,42 @@ use crate::refusal::Refusal;
 use crate::shape::Shape;
 use crate::tensor::Strides;
 
-/// What is done to the scores of a problem, in this order: with s = scale · q·k, they are cap · tanh(s / cap), plus the ALiBi term
-/// −slope · |i − j| of query i and key j, plus the bias.
+/// Score modifications of a problem. With s = scale · q·k, the score of query i and key j is cap · tanh(s / cap), minus
+/// slope · |i − j| (ALiBi), plus the bias, in this order.
 ///
 /// `i` is the query's position among the keys ([`Alignment`](super::Alignment)).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScoreMod {
-    /// The cap of soft-capped scores.
+    /// The softcap.
     pub softcap: Option<f64>,
-    /// Whose ALiBi slopes there are; f32, contiguous.
+    /// Shape of the ALiBi slopes; f32, contiguous.
     pub alibi: Option<Slopes>,
-    /// Strides of a bias `[B,H,S_q,S_k]` of the problem's element type, in elements, whose last dimension is contiguous. Any of
-    /// them may be 0, for a bias that is the same along this dimension.
+    /// Strides of a bias `[B,H,S_q,S_k]` of the problem's element type, in elements; the last dimension is contiguous. Any of
+    /// them may be 0 (broadcast).
     pub bias: Option<Strides>,
 }
 
-/// Whose ALiBi slopes there are (Press et al., arXiv 2108.12409).
+/// Shape of the ALiBi slopes (Press et al., arXiv 2108.12409).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum Slopes {
-    /// `[H]`: one for each head.
+    /// `[H]`: one per head.
     PerHead,
-    /// `[B,H]`: one for each head of each batch entry.
+    /// `[B,H]`: one per head of each batch entry.
     PerBatchAndHead,
 }
 
 impl ScoreMod {
-    /// Leaves scores as they are.
+    /// No score modifications.
     pub const NONE: Self = Self { softcap: None, alibi: None, bias: None };
 
-    /// Whether it leaves scores as they are.
+    /// Whether there are no score modifications.
     pub const fn is_none(&self) -> bool {
         self.softcap.is_none() && self.alibi.is_none() && self.bias.is_none()
     }
 
-    /// Elements of the slopes of a problem of `shape`.
+    /// Number of slopes for a problem of `shape`; `None` without ALiBi.
     pub const fn slopes(&self, shape: Shape) -> Option<u64> {
         match self.alibi {
             None => None,
@@ -51,8 +51,8 @@ impl ScoreMod {
         }
     }
 
-    /// Elements from the first to just behind the last of the bias of a problem of `shape`; `None` where there is none, and where
-    /// 64 bits do not count them.
+    /// Elements from the first to one past the last of the bias for a problem of `shape`; `None` without a bias, or if 64 bits
+    /// cannot count them.
     pub fn bias_extent(&self, shape: Shape) -> Option<u64> {
         let Strides { batch, head, row } = self.bias?;
         let dimensions = [(shape.batch, batch), (shape.heads, head), (shape.sequence, row)];
@@ -61,7 +61,7 @@ impl ScoreMod {
         })
     }
 
-    /// Requires that kernels compute it for a problem of `shape`, packed so.
+    /// Checks that kernels compute it for a problem of `shape` with this packing.
     pub(super) fn check(&self, shape: Shape, packing: Option<Packing>) -> Result<(), Refusal> {
         if let Some(softcap) = self.softcap
             && !(MINIMUM_SOFTCAP..=MAXIMUM_SOFTCAP).contains(&softcap)

@@ -1,10 +1,10 @@
-//! Which sizes a problem may have.
+//! Accepted sizes of a problem.
 
 use crate::limits::{MAXIMUM_HEAD_DIM, MAXIMUM_SEQUENCE, ROW_ALIGNMENT};
 use crate::refusal::Refusal;
 use crate::shape::Shape;
 
-/// Requires that no dimension is 0 or too large, that heads can be shared evenly, and that rows are of whole 16-byte chunks.
+/// Checks that no dimension is 0 or too large, that heads can be shared evenly, and that rows are whole 16-byte chunks.
 pub(super) fn check(shape: Shape) -> Result<(), Refusal> {
     let Shape { batch, heads, kv_heads, sequence, kv_sequence, head_dim } = shape;
     let sequences = [("sequence", sequence), ("kv_sequence", kv_sequence)];
@@ -22,11 +22,11 @@ pub(super) fn check(shape: Shape) -> Result<(), Refusal> {
     }
 }
 
-/// Requires that rows of `head_dim` columns are of whole 16-byte chunks, so that those without gaps are aligned, and no wider than
+/// Checks that rows of `head_dim` columns are whole 16-byte chunks, so that contiguous rows are aligned, and no wider than
 /// the widest tiles.
 ///
 /// # Errors
-/// [`Refusal::HeadDim`], with what would be accepted.
+/// [`Refusal::HeadDim`], with what is accepted.
 pub fn check_head_dim(head_dim: u32) -> Result<(), Refusal> {
     match (1..=MAXIMUM_HEAD_DIM).contains(&head_dim) && u64::from(head_dim) % ROW_ALIGNMENT == 0 {
         true => Ok(()),

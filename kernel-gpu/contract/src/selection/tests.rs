@@ -16,7 +16,7 @@ fn gpu(name: &str, architecture: u32) -> Gpu<'_> {
     Gpu { name, architecture, multiprocessors: MULTIPROCESSORS, shared_bytes_per_block: 227 * 1024 }
 }
 
-/// Variants of one kind: large tiles first, then small ones.
+/// Variants of one kind, large tiles first.
 fn variants() -> [Variant<'static>; 2] {
     let variant = |entry, tile| {
         let config = Configuration::Sm80(tile);
@@ -33,7 +33,7 @@ fn variants() -> [Variant<'static>; 2] {
     [variant("large", Sm80::new(256, 64, 8, 2)), variant("small", Sm80::new(64, 64, 4, 2))]
 }
 
-/// As [`variants`], the small ones of either grid.
+/// [`variants`], with small tiles for both grids.
 fn variants_of_either_grid() -> [Variant<'static>; 3] {
     let variant = |entry, tile| {
         let config = Configuration::Sm90Tma(tile);
@@ -56,7 +56,7 @@ fn problem(batch: u32) -> Problem {
     Problem::new(Shape::new(batch, 8, 1024), Mask::Full, Layout::Bhsd).unwrap()
 }
 
-/// A table that holds `variant` as the fastest of 64 batches on an H200.
+/// A table row with `variant` as the fastest for batch 64 on an H200.
 fn tuned(variant: &str) -> Row<'_> {
     let class = ShapeClass::new(problem(64).shape(), Mask::Full, MULTIPROCESSORS);
     Row { gpu: "NVIDIA H200", architecture: 90, class, variant }
@@ -120,7 +120,7 @@ fn among_small_tiles_those_of_a_one_shot_grid_come_first() {
     assert_eq!(choice.plan.variant().entry, "small");
 }
 
-/// Constants of `gpu` by which large tiles take less for a step of a row, and more for an item.
+/// Constants of `gpu` by which large tiles take less time per row and step, and more per item.
 fn constants(variants: &[Variant<'_>]) -> std::vec::Vec<(KernelClass, Constants)> {
     let of = |variant: &Variant<'_>| {
         let rows = f64::from(variant.config.block_m());

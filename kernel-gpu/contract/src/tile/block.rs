@@ -1,4 +1,4 @@
-//! What a thread block takes of a multiprocessor, and what is left for others.
+//! Resources of a thread block, and how many blocks fit on a multiprocessor.
 
 use super::Rejection;
 use crate::architecture::{
@@ -7,19 +7,19 @@ use crate::architecture::{
 };
 use crate::config::{Sequence, WARP_SIZE};
 
-// What is counted here may come from a file. Sums and products saturate, and are then too large for every gate.
+// Values may come from a file. Sums and products saturate, and are then too large for every gate.
 
-/// What a thread block takes of a multiprocessor.
+/// Resources of a thread block.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     pub threads: u32,
     pub shared_bytes: u32,
-    /// Blocks that must fit on a multiprocessor.
+    /// Minimum number of blocks that must fit on a multiprocessor.
     pub min_blocks: u32,
 }
 
 impl Block {
-    /// Requires that the threads fit a block and `min_blocks` times a multiprocessor.
+    /// Checks that the threads fit a block, and `min_blocks` times a multiprocessor.
     pub const fn check_threads(self, limits: ArchitectureLimits) -> Result<(), Rejection> {
         if self.threads == 0
             || self.min_blocks == 0
@@ -31,7 +31,7 @@ impl Block {
         Ok(())
     }
 
-    /// Requires that the shared memory fits a block and `min_blocks` times a multiprocessor.
+    /// Checks that the shared memory fits a block, and `min_blocks` times a multiprocessor.
     pub const fn check_shared_memory(self, limits: ArchitectureLimits) -> Result<(), Rejection> {
         if self.shared_bytes > limits.shared_bytes_per_block
             || self.resident_bytes().saturating_mul(self.min_blocks) > limits.shared_bytes_per_multiprocessor
@@ -41,13 +41,13 @@ impl Block {
         Ok(())
     }
 
-    /// Registers allocated to a thread at the launch: what `min_blocks` blocks leave each other.
+    /// Registers allocated per thread at launch: an equal share among `min_blocks` blocks.
     pub const fn launch_registers(self) -> u32 {
         let registers = REGISTERS_PER_MULTIPROCESSOR / self.threads.saturating_mul(self.min_blocks);
         allocated(registers)
     }
 
-    /// Blocks that fit on one multiprocessor when a thread uses `registers`.
+    /// Blocks that fit on a multiprocessor if a thread uses `registers`.
     pub const fn per_multiprocessor(self, registers: u32, limits: ArchitectureLimits) -> u32 {
         let registers = registers.next_multiple_of(REGISTER_ALLOCATION_UNIT);
         let by_registers = REGISTERS_PER_MULTIPROCESSOR / (registers * self.threads);
@@ -56,47 +56,47 @@ impl Block {
         minimum(minimum(by_registers, by_threads), by_shared)
     }
 
-    /// Shared memory that a resident block takes.
+    /// Shared memory of a resident block, including the system's share.
     const fn resident_bytes(self) -> u32 {
         self.shared_bytes.saturating_add(SYSTEM_SHARED_BYTES_PER_BLOCK)
     }
 }
 
-/// The most registers that can be allocated to a thread of `registers`.
+/// Registers that can be allocated per thread if `registers` are available.
 pub(super) const fn allocated(registers: u32) -> u32 {
     minimum(registers / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT, LARGEST_REGISTER_COUNT)
 }
 
-/// Columns in files from before there were several.
+/// Default columns, for files from before there were several.
 #[cfg(feature = "manifest")]
 pub(super) const fn usual_columns() -> u32 {
     crate::config::HEAD_DIM
 }
 
-/// Groups of warps in files from before there were several.
+/// Default number of key groups, for files from before there were several.
 #[cfg(feature = "manifest")]
 pub(super) const fn one_group() -> u32 {
     1
 }
 
-/// Bytes of a row of a tile of `columns` columns, whose elements have two bytes.
+/// Bytes of a row of a tile of `columns` columns (2-byte elements).
 pub(super) const fn row_bytes(columns: u32) -> u32 {
     columns.saturating_mul(2)
 }
 
-/// Bytes of the tiles of a block: `query_rows` of Q, then `stages` pairs of K and V, all of `columns` columns.
+/// Bytes of the tiles of a block: `query_rows` rows of Q, then `stages` pairs of K and V, with `columns` columns.
 pub(super) const fn tile_bytes(columns: u32, query_rows: u32, stages: u32, block_n: u32) -> u32 {
     let keys = stages.saturating_mul(2).saturating_mul(block_n);
     query_rows.saturating_add(keys).saturating_mul(row_bytes(columns))
 }
 
-/// Registers of the accumulators of scores, or fragments that take their place, and of the output of one thread: 4 for
-/// each tile of 8 columns, `columns` of the output, of `strips` strips of 16 rows, and `fragments` more of 4.
+/// Registers of one thread's accumulators: 4 for each 8-column tile of scores (`score_tiles`) and of the output (`columns`), in
+/// each of `strips` strips of 16 rows, plus 4 for each of `fragments` fragments.
 pub(super) const fn accumulator_registers(columns: u32, fragments: u32, strips: u32, score_tiles: u32) -> u32 {
     strips.saturating_mul(score_tiles + columns / 8).saturating_add(fragments).saturating_mul(4)
 }
 
-/// Requires that there are kernels of so many columns.
+/// Checks that there are kernels with this many columns.
 pub(super) const fn check_columns(columns: u32) -> Result<(), Rejection> {
     match columns {
         32 | 64 | 96 | 128 => Ok(()),
@@ -104,8 +104,8 @@ pub(super) const fn check_columns(columns: u32) -> Result<(), Rejection> {
     }
 }
 
-/// Requires that tiles of `columns` columns are whole copies of a 16-byte chunk by each of `threads` threads, or one by some of
-/// them. As many threads have chunks of a row as the largest power of two that divides their number.
+/// Checks that tiles of `columns` columns are a whole number of 16-byte copies per thread, or one copy by some of the `threads`
+/// threads. The largest power of two that divides a row's number of chunks is the number of threads per row.
 pub(super) const fn check_copies(columns: u32, threads: u32, rows: &[u32]) -> Result<(), Rejection> {
     let rows_per_copy = threads >> (row_bytes(columns) / 16).trailing_zeros();
     let mut index = 0;
@@ -118,7 +118,7 @@ pub(super) const fn check_copies(columns: u32, threads: u32, rows: &[u32]) -> Re
     Ok(())
 }
 
-/// Requires that tiles of `block_m` query rows and `block_n` keys divide an exact sequence.
+/// Checks that tiles of `block_m` query rows and `block_n` keys divide an exact sequence length.
 pub(super) const fn check_sequence(sequence: Sequence, block_m: u32, block_n: u32) -> Result<(), Rejection> {
     match sequence {
         Sequence::Exact(length) if length % block_m != 0 || length % block_n != 0 => {

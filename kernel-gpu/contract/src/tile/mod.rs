@@ -1,15 +1,15 @@
-//! Tile configurations: the work of one thread block, a type for each kind of kernels with what these know and nothing else,
-//! and the gates that decide, before anything is compiled, whether one can work.
+//! Tile configurations: the work of one thread block. There is a type for each kind of kernels, with the options that it has,
+//! and gates that decide before compilation whether a configuration can work.
 //!
-//! What a kind has in one form only is not a field of it, so that no unsupported configuration can be written. A
-//! persistent grid is for kernels with tensor maps:
+//! What a kind supports in one form only is not a field, so that an unsupported configuration cannot be written. Kernels with
+//! tensor maps may have a persistent grid:
 //!
 //! ```
 //! use contract::tile::{Grid, Sm90Tma};
 //! let tile = Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(2, 8) };
 //! ```
 //!
-//! In the sm_80 family each block computes one item:
+//! In the sm_80 family each block computes a single item:
 //!
 //! ```compile_fail,E0560
 //! use contract::tile::{Grid, Sm80};
@@ -37,7 +37,7 @@ pub use sm90_tma::Sm90Tma;
 #[cfg(feature = "manifest")]
 pub use written::{Unreadable, Written};
 
-/// Kernels whose configurations have the same fields: those of one family that load in the same way.
+/// Kinds of kernels: those of one family and one way of loading, whose configurations have the same fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
@@ -51,7 +51,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, the newest first.
+    /// All kinds, the newest first.
     pub const ALL: [Self; 3] = [Kind::Sm90Tma, Kind::Sm90CpAsync, Kind::Sm80];
 
     /// The family.
@@ -62,7 +62,7 @@ impl Kind {
         }
     }
 
-    /// The name, as in files.
+    /// The name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Sm80 => "sm80",
@@ -72,7 +72,7 @@ impl Kind {
     }
 }
 
-/// The tile configuration of a kernel. In files, a flat object: its `kind`, then the fields that this has.
+/// The tile configuration of a kernel. In files, a flat object: `kind`, then the fields of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(tag = "kind", rename_all = "snake_case", try_from = "Written"))]
@@ -85,7 +85,7 @@ pub enum Configuration {
     Sm90Tma(Sm90Tma),
 }
 
-/// The same expression of the configuration of any kind.
+/// Evaluates the same expression for the configuration of any kind.
 macro_rules! of_every_kind {
     ($configuration:expr, $tile:ident => $value:expr) => {
         match $configuration {
@@ -120,7 +120,7 @@ impl Configuration {
         }
     }
 
-    /// Keys of one step of the K/V loop.
+    /// Keys per step of the K/V loop.
     pub const fn block_n(self) -> u32 {
         match self {
             Self::Sm80(tile) => tile.block_n,
@@ -137,7 +137,7 @@ impl Configuration {
         }
     }
 
-    /// Warps of a block that compute.
+    /// Warps of a block that compute (not the producer's).
     pub const fn warps(self) -> u32 {
         match self {
             Self::Sm80(tile) => tile.warps,
@@ -147,17 +147,17 @@ impl Configuration {
         }
     }
 
-    /// K/V blocks in shared memory at once.
+    /// Number of K/V stages in shared memory.
     pub const fn stages(self) -> u32 {
         of_every_kind!(self, tile => tile.stages)
     }
 
-    /// Blocks that must fit on one multiprocessor (`.minnctapersm`).
+    /// Blocks that must fit on a multiprocessor (`.minnctapersm`).
     pub const fn min_blocks(self) -> u32 {
         of_every_kind!(self, tile => tile.min_blocks)
     }
 
-    /// Columns of the tiles of Q, K, V and O, at least those of a head.
+    /// Columns of the tiles of Q, K, V and O, at least D.
     pub const fn columns(self) -> u32 {
         of_every_kind!(self, tile => tile.columns())
     }
@@ -180,7 +180,7 @@ impl Configuration {
         }
     }
 
-    /// Whether the kernel loads and stores through tensor maps, its second argument.
+    /// Whether the kernel loads and stores through tensor maps, which are its second argument.
     pub const fn uses_tensor_maps(self) -> bool {
         matches!(self, Self::Sm90Tma(_))
     }
@@ -201,7 +201,7 @@ impl Configuration {
         }
     }
 
-    /// As a power of two, how large the probabilities under a shift may grow before O is rescaled.
+    /// Binary logarithm of how large probabilities may grow under a stale shift before O is rescaled.
     pub const fn rescale_threshold(self) -> u32 {
         match self {
             Self::Sm80(tile) => tile.rescale.threshold(),
@@ -215,7 +215,7 @@ impl Configuration {
         of_every_kind!(self, tile => tile.epilogue)
     }
 
-    /// What the softmax of a warpgroup overlaps with; where there is no choice, products of others.
+    /// What the softmax of a warpgroup overlaps with; without a choice, the products of other warpgroups.
     pub const fn overlap(self) -> Overlap {
         match self {
             Self::Sm80(_) | Self::Sm90CpAsync(_) => Overlap::BetweenWarpgroups,
@@ -223,36 +223,36 @@ impl Configuration {
         }
     }
 
-    /// Blocks that fit on one multiprocessor when a thread uses `registers`, of a configuration that passes its gate.
+    /// Blocks that fit on a multiprocessor if a thread uses `registers`. The configuration must pass its gate.
     #[inline]
     pub const fn blocks_per_multiprocessor(self, registers: u32, limits: ArchitectureLimits) -> u32 {
         let block: Block = of_every_kind!(self, tile => tile.block());
         block.per_multiprocessor(registers, limits)
     }
 
-    /// The gate, but for what depends on the sequence.
+    /// The part of the gate that does not depend on the sequence.
     ///
     /// # Errors
-    /// With what cannot work.
+    /// Why it cannot work.
     #[inline]
     pub const fn check_tile(self, limits: ArchitectureLimits) -> Result<(), Rejection> {
         of_every_kind!(self, tile => tile.check_tile(limits))
     }
 
-    /// The gate: checks the configuration of a kernel for `sequence` on an architecture. The tuner and the variant list's
-    /// const assertion both call this.
+    /// The gate: checks the configuration of a kernel for `sequence` on an architecture. Called by the tuner and by the variant
+    /// list's const assertion.
     ///
     /// # Errors
-    /// With what cannot work.
+    /// Why it cannot work.
     #[inline]
     pub const fn check(self, sequence: Sequence, limits: ArchitectureLimits) -> Result<(), Rejection> {
         of_every_kind!(self, tile => tile.check(sequence, limits))
     }
 
-    /// The gate on every architecture of [`ARCHITECTURES`] that the family runs on.
+    /// The gate on every architecture in [`ARCHITECTURES`] that the family runs on.
     ///
     /// # Errors
-    /// With what cannot work.
+    /// Why it cannot work.
     pub const fn check_everywhere(self, sequence: Sequence) -> Result<(), Rejection> {
         let mut index = 0;
         while index < ARCHITECTURES.len() {

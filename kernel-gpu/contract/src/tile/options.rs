@@ -1,57 +1,57 @@
-//! What tile configurations choose from.
+//! Options of tile configurations.
 
 /// How work items are spread over thread blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum Grid {
-    /// A block for each.
+    /// One block per work item.
     OneShot,
-    /// As many blocks as fit on the device at once; each computes one after the other.
+    /// As many blocks as are resident on the device at once; each computes several items in turn.
     Persistent,
-    /// A cluster of blocks for each, among which its keys are split ([`crate::split_keys`]).
+    /// A cluster of blocks per work item, which split its keys ([`crate::split_keys`]).
     SplitKeys,
 }
 
-/// Where the product with K reads Q.
+/// Where the QKᵀ product reads Q.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum Queries {
-    /// From registers, in which its fragments stay.
+    /// From registers, where its fragments stay.
     Registers,
-    /// From shared memory, in every step anew.
+    /// From shared memory, anew in every step.
     Shared,
 }
 
-/// How O gets from the accumulators to global memory.
+/// How O gets from accumulators to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum Epilogue {
-    /// Through shared memory, where its rows become whole: then by 16-byte stores, in kernels with tensor maps by bulk copies.
+    /// Through shared memory, which makes rows contiguous, then by 16-byte stores, or by bulk copies in kernels with tensor maps.
     SharedMemory,
-    /// By 16-byte stores of registers, when the lanes that hold parts of the same 16 bytes have exchanged them.
+    /// By 16-byte stores from registers, after the lanes that hold parts of the same 16 bytes have exchanged them.
     Exchange,
 }
 
 /// What the softmax of a warpgroup overlaps with on the tensor cores, in kernels with a producer ("inter-warpgroup" and
-/// "intra-warpgroup" overlap; Shah et al., arXiv 2407.08608, section 3). Each adds to the one before, and takes more registers.
+/// "intra-warpgroup" overlap; Shah et al., arXiv 2407.08608, section 3). Each level adds to the previous one and needs more registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum Overlap {
-    /// With the products of other warpgroups.
+    /// The products of other warpgroups.
     #[default]
     BetweenWarpgroups,
-    /// With its own product with V of the step before in the strip.
+    /// Also its own PV product of the previous step in the strip.
     WithinStrip,
-    /// With that of the strip before, too, whose O is stored afterwards.
+    /// Also the PV product of the previous strip, whose O is then stored later.
     AcrossStrips,
 }
 
 impl Overlap {
-    /// What the line of a variant says of it: nothing of what is so unless it says otherwise.
+    /// The option's words in the line of a variant; `None` for the default.
     pub const fn words(self) -> Option<&'static str> {
         match self {
             Overlap::BetweenWarpgroups => None,
@@ -61,19 +61,19 @@ impl Overlap {
     }
 }
 
-/// When the sm_80 kernels rescale O and the sums of its rows to a new shift.
+/// When the sm_80 kernels rescale O and the row sums to a new shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum Rescale {
-    /// In every step, whose shifts are the maxima so far.
+    /// In every step; the shift is the running row max.
     EveryStep,
-    /// Never while a guess of the shifts holds; all steps are done again with the true maxima when fp16 overflows under it.
+    /// Never, as long as a guessed shift works. If fp16 overflows under it, all steps are repeated with the true row max.
     OnOverflow,
 }
 
 impl Rescale {
-    /// As a power of two, how large the probabilities under a shift may grow: 0 for not beyond its row's maximum.
+    /// Binary logarithm of how large probabilities may grow under a shift; 0: the shift is the row max.
     pub const fn threshold(self) -> u32 {
         match self {
             Rescale::EveryStep => 0,
@@ -82,5 +82,5 @@ impl Rescale {
     }
 }
 
-/// Rescale threshold of kernels that keep a shift as long as fp16, which ends below 2¹⁶, holds the probabilities under it.
+/// Rescale threshold of kernels that keep a shift as long as fp16 (below 2¹⁶) can hold the probabilities under it.
 pub const RESCALE_ON_OVERFLOW: u32 = 14;

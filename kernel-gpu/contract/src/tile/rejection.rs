@@ -5,37 +5,37 @@ use core::fmt;
 /// Why a tile configuration cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// The warps or `min_blocks` are zero, or the threads exceed a block or, at `min_blocks` blocks, a multiprocessor.
+    /// Zero warps or `min_blocks`, or too many threads for a block or, times `min_blocks`, for a multiprocessor.
     Threads,
-    /// There are no kernels with tiles of so many columns.
+    /// There are no kernels with this many columns.
     Columns,
-    /// `block_m` is not a positive multiple of 16 rows for each warp.
+    /// `block_m` is not a positive multiple of 16 rows per warp.
     QueryRowsPerWarp,
-    /// The warps are no groups of the same size, or what they exchange does not fit where K and V were.
+    /// Warps do not form groups of equal size, or what groups exchange does not fit into the memory of K and V.
     KeyGroups,
-    /// `block_n` is not a positive multiple of 16 keys (the depth of the second matrix product) for each group of warps.
+    /// `block_n` is not a positive multiple of 16 keys (the k of the PV product) per group of warps.
     KeysPerStep,
-    /// `block_n` is not a width that the warpgroup's matrix products are written for.
+    /// `block_n` is a width without warpgroup matrix products.
     WarpgroupKeysPerStep,
-    /// Fewer than two stages: the next K/V block could not be copied while this one is used.
+    /// Fewer than two stages: the next K/V block could not be copied while the current one is used.
     Stages,
-    /// As many warpgroups keep the last tiles of their strips as there are stages.
+    /// No stage is left over when each warpgroup keeps the last tile of its strip.
     StagesForStrips,
-    /// The passes are neither one nor two.
+    /// The number of passes is neither 1 nor 2.
     Passes,
-    /// The item of a kernel of two passes is not a whole head, or the stages do not hold one.
+    /// With two passes, the item is not a whole head, or the stages do not hold one.
     WholeHead,
-    /// Keys are split among blocks that do not compute one strip for any sequences.
+    /// Keys are split in a kernel that is not for any sequence length with one strip per warpgroup and one or two warpgroups.
     SplitKeys,
-    /// More exponentials by the FMA pipe than there are, or any in a softmax that has none.
+    /// More exponentials on the FMA pipe than there are, or any in a softmax without that option.
     FmaExponentials,
-    /// The threshold is above what fp16 holds.
+    /// The rescale threshold is more than fp16 can hold.
     RescaleThreshold,
-    /// The 16-key steps of a K/V block are no multiple of those that are unrolled, or those are too many.
+    /// The unroll factor does not divide the 16-key steps of a K/V block, or is too large.
     Unroll,
     /// The 16-byte chunks of a tile do not divide evenly among the threads.
     CopyChunks,
-    /// Accumulators and fragments alone exceed the registers of a thread that computes, at `min_blocks` blocks.
+    /// Accumulators and fragments alone exceed the registers of a computing thread at `min_blocks` blocks.
     Registers,
     /// The tiles exceed the shared memory of a block, or of a multiprocessor at `min_blocks` blocks.
     SharedMemory,
@@ -66,7 +66,7 @@ impl fmt::Display for Rejection {
                 "with 2 passes the query rows of a block, and the keys of all stages, must be the exact sequence length"
             }
             Rejection::SplitKeys => {
-                "keys are split among blocks of 1 warpgroup, in 1 pass, without an exchange epilogue, for sequences of any one length"
+                "keys are split among blocks of 1 or 2 warpgroups, in 1 pass, without an exchange epilogue, for sequences of any one length"
             }
             Rejection::FmaExponentials => "fma_exponentials must be at most 8, and 0 where every step rescales",
             Rejection::RescaleThreshold => "rescale_threshold must be at most 14",

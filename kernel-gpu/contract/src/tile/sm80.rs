@@ -7,46 +7,46 @@ use super::{Epilogue, Queries, Rejection, Rescale};
 use crate::architecture::{ArchitectureLimits, REGISTERS_PER_THREAD};
 use crate::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, Sequence};
 
-/// What [`Sm80::fma_exponentials`] is a part of: the exponentials of a lane for 16 rows and 16 keys.
+/// Exponentials of a lane for 16 rows and 16 keys, of which [`Sm80::fma_exponentials`] is a part.
 pub const EXPONENTIALS: u32 = 8;
-/// Most 16-key steps that follow each other in the code.
+/// Maximum number of unrolled 16-key steps.
 const LONGEST_UNROLL: u32 = 8;
 
-/// The work of one thread block of the sm_80 family. Its grid has a block for each work item.
+/// Tile configuration of the sm_80 family. Its grid has one block per work item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(deny_unknown_fields))]
 pub struct Sm80 {
     /// Query rows of one work item.
     pub block_m: u32,
-    /// Keys of one step of the K/V loop.
+    /// Keys per step of the K/V loop.
     pub block_n: u32,
-    /// Warps of one block, in `key_groups` groups; each owns as many query rows as the others of its group.
+    /// Warps of a block, in `key_groups` groups; the warps of a group own equally many query rows.
     pub warps: u32,
-    /// K/V blocks in shared memory at once (copied ahead by `stages - 1` steps).
+    /// Number of K/V stages in shared memory (copies run `stages - 1` steps ahead).
     pub stages: u32,
-    /// Blocks that must fit on one multiprocessor (`.minnctapersm`): bounds the registers of a thread.
+    /// Blocks that must fit on a multiprocessor (`.minnctapersm`); bounds the registers of a thread.
     pub min_blocks: u32,
-    /// Where Q is read.
+    /// Where QKᵀ reads Q.
     pub queries: Queries,
-    /// Of every [`EXPONENTIALS`], how many the FMA pipe computes, by a polynomial, instead of the special-function unit.
+    /// Of every [`EXPONENTIALS`], how many the FMA pipe computes by a polynomial instead of the special-function unit.
     pub fma_exponentials: u32,
-    /// Of the 16-key steps of a K/V block, how many follow each other in the loop's code; 0 for all.
+    /// Number of 16-key steps of a K/V block that are unrolled in the loop; 0: all.
     pub unroll: u32,
-    /// When O and the sums are rescaled.
+    /// When O and the row sums are rescaled.
     pub rescale: Rescale,
     /// How O is stored.
     pub epilogue: Epilogue,
-    /// Columns of the tiles of Q, K, V and O, at least those of a head.
+    /// Columns of the tiles of Q, K, V and O, at least D.
     #[cfg_attr(feature = "manifest", serde(default = "super::block::usual_columns"))]
     pub columns: u32,
-    /// Groups of warps that each have all query rows, and share the keys of a step.
+    /// Number of warp groups, each of which has all query rows and a share of the keys of a step.
     #[cfg_attr(feature = "manifest", serde(default = "super::block::one_group"))]
     pub key_groups: u32,
 }
 
 impl Sm80 {
-    /// What kernels are unless their variants say otherwise.
+    /// A tile with the defaults for everything else.
     pub const fn new(block_m: u32, block_n: u32, warps: u32, stages: u32) -> Self {
         Self {
             block_m,
@@ -89,25 +89,25 @@ impl Sm80 {
         (self.block_n / self.key_groups / MMA_K) as usize
     }
 
-    /// 16-key steps that follow each other in the code.
+    /// Number of unrolled 16-key steps.
     pub const fn unrolled(self) -> u32 {
         if self.unroll == 0 { self.block_n / self.key_groups / MMA_K } else { self.unroll }
     }
 
-    /// Dynamic shared memory of a block in bytes: its tiles.
+    /// Dynamic shared memory of a block, bytes: its tiles.
     pub const fn shared_bytes(self) -> u32 {
         tile_bytes(self.columns, self.block_m, self.stages, self.block_n)
     }
 
-    /// Bytes in which the groups but the first leave O, and of each row its shift and sum for both rows of a lane, where K and V were.
+    /// Bytes with which all groups but the first pass on O, and shift and sum of both rows of a lane, in the memory of K and V.
     pub const fn exchanged_bytes(self) -> u32 {
         (self.key_groups - 1)
             .saturating_mul(self.block_m)
             .saturating_mul((self.columns + MMA_N) * size_of::<f32>() as u32)
     }
 
-    /// Registers that hold the accumulators of scores, row sums and output of one thread, and the fragments of Q where they
-    /// stay; a lower bound.
+    /// Registers of one thread for the accumulators of scores, row sums and output, and for the fragments of Q if they stay in
+    /// registers; a lower bound.
     pub const fn accumulator_registers(self) -> u32 {
         let strips = self.m_tiles() as u32;
         let fragments = match self.queries {
@@ -117,7 +117,7 @@ impl Sm80 {
         accumulator_registers(self.columns, fragments, strips, MMA_K / MMA_N + 1)
     }
 
-    /// Checks all that does not depend on the sequence.
+    /// Checks everything that does not depend on the sequence.
     #[inline]
     pub const fn check_tile(self, limits: ArchitectureLimits) -> Result<(), Rejection> {
         if let Err(rejection) = self.block().check_threads(limits) {

@@ -1,34 +1,34 @@
-//! Tiles of the sm_90a kernels that load by `cp.async`.
+//! Tiles of the sm_90a kernels that load with `cp.async`.
 
 use super::block::{Block, accumulator_registers, check_copies, check_sequence, minimum, threads, tile_bytes};
 use super::{Epilogue, RESCALE_ON_OVERFLOW, Rejection};
 use crate::architecture::{ArchitectureLimits, REGISTERS_PER_THREAD};
 use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
 
-/// The work of one thread block that loads by `cp.async` and computes by `wgmma`. It goes once through K and V, reads Q from
-/// shared memory, and its grid has a block for each work item.
+/// Tile configuration of kernels that load with `cp.async` and compute with `wgmma`. They go through K and V once and read Q
+/// from shared memory; the grid has one block per work item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(deny_unknown_fields))]
 pub struct Sm90CpAsync {
-    /// Warpgroups of one block; each owns 64 query rows.
+    /// Warpgroups of a block; each owns 64 query rows.
     pub warpgroups: u32,
-    /// Keys of one step of the K/V loop.
+    /// Keys per step of the K/V loop.
     pub block_n: u32,
-    /// K/V blocks in shared memory at once (copied ahead by `stages - 1` steps).
+    /// Number of K/V stages in shared memory (copies run `stages - 1` steps ahead).
     pub stages: u32,
-    /// Blocks that must fit on one multiprocessor (`.minnctapersm`): bounds the registers of a thread.
+    /// Blocks that must fit on a multiprocessor (`.minnctapersm`); bounds the registers of a thread.
     pub min_blocks: u32,
-    /// To which power of two the probabilities under the shift of a row may add up in one lane and step before O and the
-    /// sums are rescaled to a new shift: 0 for the row's maximum in every step, [`RESCALE_ON_OVERFLOW`] for as seldom as
-    /// fp16 allows.
+    /// Binary logarithm of how large the sum of a row's probabilities in one lane and step may grow under a stale shift before O
+    /// and the row sums are rescaled. 0: the shift is the row max in every step. [`RESCALE_ON_OVERFLOW`]: as rarely as fp16
+    /// allows.
     pub rescale_threshold: u32,
     /// How O is stored.
     pub epilogue: Epilogue,
 }
 
 impl Sm90CpAsync {
-    /// What kernels are unless their variants say otherwise.
+    /// A tile with the defaults for everything else.
     pub const fn new(warpgroups: u32, block_n: u32, stages: u32) -> Self {
         Self {
             warpgroups,
@@ -65,17 +65,17 @@ impl Sm90CpAsync {
         (self.block_n / MMA_K) as usize
     }
 
-    /// Dynamic shared memory of a block in bytes: its tiles.
+    /// Dynamic shared memory of a block, bytes: its tiles.
     pub const fn shared_bytes(self) -> u32 {
         tile_bytes(HEAD_DIM, self.block_m(), self.stages, self.block_n)
     }
 
-    /// Registers that hold the accumulators of scores and output of one thread, and the fragments of P; a lower bound.
+    /// Registers of one thread for the accumulators of scores and output, and for the fragments of P; a lower bound.
     pub const fn accumulator_registers(self) -> u32 {
         accumulator_registers(HEAD_DIM, self.block_n / MMA_K, 1, self.block_n / MMA_N)
     }
 
-    /// Checks all that does not depend on the sequence.
+    /// Checks everything that does not depend on the sequence.
     #[inline]
     pub const fn check_tile(self, limits: ArchitectureLimits) -> Result<(), Rejection> {
         if let Err(rejection) = self.block().check_threads(limits) {

@@ -8,54 +8,54 @@ use crate::architecture::{ArchitectureLimits, REGISTER_ALLOCATION_UNIT, REGISTER
 use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS};
 use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
 
-/// Bytes of the statistics of a row: its shift and its sum, in f32.
+/// Bytes of a row's statistics: its shift and its sum, f32 each.
 pub const ROW_STATISTICS_BYTES: u32 = 8;
-/// Bytes of what is said of a strip where its sequence is looked up: in one half its head and the sequence's tile, in the other
-/// how many keys there are.
+/// Bytes of a strip's description for packed sequences, where the sequence has to be looked up: one half holds the head and the
+/// tile of the sequence, the other the number of keys.
 pub const STRIP_TILE_BYTES: u32 = 32;
 /// Bytes of an mbarrier.
 pub const MBARRIER_BYTES: u32 = 8;
-/// Fewest registers that `setmaxnreg` leaves a thread.
+/// Minimum register count of `setmaxnreg`.
 const SMALLEST_REGISTER_COUNT: u32 = 24;
 
-/// The work of one thread block that loads by TMA (`cp.async.bulk.tensor`) and computes by `wgmma`: one thread of a producer
-/// warpgroup, which computes nothing, starts copies of whole tiles through tensor maps; O leaves in the same way. Q is read
+/// Tile configuration of kernels that load by TMA (`cp.async.bulk.tensor`) and compute with `wgmma`. One thread of a producer
+/// warpgroup, which computes nothing, starts copies of whole tiles through tensor maps; O is stored the same way. Q is read
 /// from shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(deny_unknown_fields))]
 pub struct Sm90Tma {
-    /// Warpgroups of one block that compute; each owns 64 query rows in each pass.
+    /// Computing warpgroups of a block; each owns 64 query rows per pass.
     pub warpgroups: u32,
-    /// K/V blocks in shared memory at once.
+    /// Number of K/V stages in shared memory.
     pub stages: u32,
-    /// Blocks that must fit on one multiprocessor (`.minnctapersm`): bounds the registers of a thread. A persistent grid
-    /// has so many on each.
+    /// Blocks that must fit on a multiprocessor (`.minnctapersm`); bounds the registers of a thread. A persistent grid launches this
+    /// many per multiprocessor.
     pub min_blocks: u32,
-    /// How often each warpgroup goes through K and V of a work item, with another strip of 64 query rows each time: with 2,
-    /// the item is a whole head, whose K and V stay in shared memory meanwhile.
+    /// How often each warpgroup goes through K and V of a work item, each time with another strip of 64 query rows. With 2, the
+    /// item is a whole head, whose K and V stay in shared memory.
     pub passes: u32,
     /// How work items are spread over blocks.
     pub grid: Grid,
-    /// To which power of two the probabilities under the shift of a row may add up in one lane and step before O and the
-    /// sums are rescaled to a new shift: 0 for the row's maximum in every step, [`RESCALE_ON_OVERFLOW`] for as seldom as
-    /// fp16 allows.
+    /// Binary logarithm of how large the sum of a row's probabilities in one lane and step may grow under a stale shift before O
+    /// and the row sums are rescaled. 0: the shift is the row max in every step. [`RESCALE_ON_OVERFLOW`]: as rarely as fp16
+    /// allows.
     pub rescale_threshold: u32,
     /// How O is stored.
     pub epilogue: Epilogue,
     /// What the softmax of a warpgroup overlaps with.
     #[cfg_attr(feature = "manifest", serde(default))]
     pub overlap: Overlap,
-    /// Columns of the tiles of Q, K, V and O, at least those of a head.
+    /// Columns of the tiles of Q, K, V and O, at least D.
     #[cfg_attr(feature = "manifest", serde(default = "super::block::usual_columns"))]
     pub columns: u32,
 }
 
 impl Sm90Tma {
-    /// Keys of one step of the K/V loop: the rows of a tensor map's box.
+    /// Keys per step of the K/V loop: the rows of a tensor map's box.
     pub const BLOCK_N: u32 = TENSOR_MAP_ROWS;
 
-    /// What kernels are unless their variants say otherwise.
+    /// A tile with the defaults for everything else.
     pub const fn new(warpgroups: u32, stages: u32) -> Self {
         Self {
             warpgroups,
@@ -80,7 +80,7 @@ impl Sm90Tma {
         self.columns
     }
 
-    /// Threads of a block: those of the producer's warpgroup, too.
+    /// Threads of a block, including the producer's warpgroup.
     pub const fn threads(self) -> u32 {
         threads(self.warpgroups.saturating_add(1).saturating_mul(WARPGROUP_WARPS))
     }
@@ -95,26 +95,26 @@ impl Sm90Tma {
         matches!(self.grid, Grid::SplitKeys)
     }
 
-    /// Whether a block computes a strip of `sequence` in each of one or two warpgroups, whose keys can be split.
+    /// Whether a block of one or two warpgroups computes one strip per warpgroup for any sequence length, so that keys can be split.
     const fn is_one_strip_of(self, sequence: Sequence) -> bool {
         let goes_through_shared_memory = matches!(self.epilogue, Epilogue::SharedMemory);
         self.warpgroups <= 2 && self.passes == 1 && goes_through_shared_memory && matches!(sequence, Sequence::Any)
     }
 
-    /// Query rows that a block has room for in shared memory: those of a work item; where each warpgroup has only one
-    /// strip of it, those of the next one too, which arrive meanwhile, if there is one.
+    /// Query rows that a block has room for in shared memory: those of a work item. If each warpgroup has a single strip of it, also
+    /// those of the next item, which is loaded meanwhile.
     pub const fn query_rows(self) -> u32 {
         if self.passes == 1 && !self.splits_keys() { self.block_m().saturating_mul(2) } else { self.block_m() }
     }
 
-    /// Mbarriers of a block: full, computed and empty for each strip of Q, full and empty for K and V of each stage.
+    /// Mbarriers of a block: full, computed and empty for each strip of Q; full and empty for K and V of each stage.
     pub const fn mbarriers(self) -> u32 {
         let of_strips = (self.query_rows() / TENSOR_MAP_ROWS).saturating_mul(3);
         of_strips.saturating_add(self.stages.saturating_mul(2))
     }
 
-    /// Dynamic shared memory of a block in bytes: its tiles, the statistics of its rows, which those who compute O leave to
-    /// those who store LSE, its mbarriers, and what is said of its strips.
+    /// Dynamic shared memory of a block, bytes: its tiles, the row statistics that the warps that compute O pass to those that
+    /// store LSE, its mbarriers, and the descriptions of its strips.
     pub const fn shared_bytes(self) -> u32 {
         let statistics = self.query_rows().saturating_mul(ROW_STATISTICS_BYTES);
         let mbarriers = self.mbarriers().saturating_mul(MBARRIER_BYTES);
@@ -123,28 +123,28 @@ impl Sm90Tma {
         tiles.saturating_add(statistics).saturating_add(mbarriers).saturating_add(strip_tiles)
     }
 
-    /// Registers allocated to a thread at the launch: what `min_blocks` blocks leave each other.
+    /// Registers allocated per thread at launch: an equal share among `min_blocks` blocks.
     pub const fn launch_registers(self) -> u32 {
         self.block().launch_registers()
     }
 
-    /// Registers that a thread of the producer's warpgroup keeps (`setmaxnreg.dec`): what those who compute cannot take.
+    /// Registers that a producer thread keeps (`setmaxnreg.dec`); the computing threads take the others.
     pub const fn producer_registers(self) -> u32 {
         let taken = (self.consumer_registers() - self.launch_registers()) * self.warpgroups;
         self.launch_registers().saturating_sub(taken) / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT
     }
 
-    /// Registers allocated to a thread that computes: those of the launch, and its share of what the producers can give up
+    /// Registers of a computing thread: those of the launch, and its share of those that the producers give up
     /// (`setmaxnreg.inc`).
     pub const fn consumer_registers(self) -> u32 {
-        // Copies of several panels need more than the least, which would spill.
+        // Copies of several panels would spill with the minimum.
         let kept = if self.columns > TENSOR_MAP_COLUMNS { 40 } else { SMALLEST_REGISTER_COUNT };
         let given_up = self.launch_registers().saturating_sub(kept);
         allocated(self.launch_registers() + given_up / self.warpgroups)
     }
 
-    /// Registers that hold the accumulators of scores and output of one thread, which computes one strip at a time, and the
-    /// fragments of P; a lower bound. Where the softmax overlaps with a product that reads P, its own p are in other registers.
+    /// Registers of one thread for the accumulators of scores and output of one strip, and for the fragments of P; a lower bound. If
+    /// the softmax overlaps with a product that reads P, it needs separate registers for its own probabilities.
     pub const fn accumulator_registers(self) -> u32 {
         let score_tiles = Self::BLOCK_N / MMA_N * if self.overlaps_own_products() { 2 } else { 1 };
         accumulator_registers(self.columns, Self::BLOCK_N / MMA_K, 1, score_tiles)
@@ -155,10 +155,10 @@ impl Sm90Tma {
         !matches!(self.overlap, Overlap::BetweenWarpgroups)
     }
 
-    /// Checks all that does not depend on the sequence.
+    /// Checks everything that does not depend on the sequence.
     #[inline]
     pub const fn check_tile(self, limits: ArchitectureLimits) -> Result<(), Rejection> {
-        // Of no warpgroups that compute, the producer's would be left.
+        // Without computing warpgroups only the producer's would remain.
         if self.warpgroups == 0 {
             return Err(Rejection::Threads);
         }
@@ -177,8 +177,8 @@ impl Sm90Tma {
         if self.stages < 2 {
             return Err(Rejection::Stages);
         }
-        // A warpgroup keeps the last tile of its strip until the first of the next item has arrived. Under a causal mask the strips
-        // of an item end at one tile after another.
+        // A warpgroup keeps the last tile of its strip until the first tile of the next item has arrived. Under a causal mask the strips
+        // of an item end at different tiles.
         if self.warpgroups >= self.stages {
             return Err(Rejection::StagesForStrips);
         }
@@ -216,7 +216,7 @@ mod tests {
     use crate::architecture::{MOST_GENEROUS, REGISTERS_PER_MULTIPROCESSOR};
     use crate::config::WARP_SIZE;
 
-    /// Four warpgroups that go through a whole head twice.
+    /// Four warpgroups that go through a whole head in two passes.
     const HEAD: Sm90Tma = Sm90Tma { passes: 2, ..Sm90Tma::new(4, 8) };
 
     #[test]

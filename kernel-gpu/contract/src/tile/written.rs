@@ -1,4 +1,4 @@
-//! Tile configurations as files have them.
+//! Tile configurations in files.
 
 extern crate alloc;
 
@@ -14,9 +14,9 @@ use crate::architecture::MOST_GENEROUS;
 use crate::config::{Family, WARPGROUP_WARPS};
 use crate::tile::Queries;
 
-/// A configuration as a file has it, flat, before it is known whether it is one.
+/// A configuration as in a file, flat and unchecked.
 ///
-/// Files from before there was a type for each kind say no `kind`: they have the fields of all kinds, those that were added
+/// Files from before there was a type per kind have no `kind`, but the fields of all kinds and the family; newer ones may be missing.
 /// later only in part, and the family stands beside them.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(transparent)]
@@ -30,12 +30,12 @@ enum Value {
     Name(String),
 }
 
-/// Why a file's configuration is none.
+/// Why a file's configuration cannot be read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unreadable {
     /// The fields are not those of the kind.
     Fields(value::Error),
-    /// It says no kind, and what it has no kind of kernels has.
+    /// It has no kind, and no kind of kernels has such fields.
     Unknown(&'static str),
     /// It cannot work.
     Rejected(Rejection),
@@ -55,10 +55,10 @@ impl fmt::Display for Unreadable {
 impl core::error::Error for Unreadable {}
 
 impl Kind {
-    /// Reads the configuration of a kernel of this kind, by its fields alone, whether it can work or not.
+    /// Reads the configuration of a kernel of this kind from its fields, without checking whether it can work.
     ///
     /// # Errors
-    /// When a field is missing, or one too many.
+    /// When a field is missing or unknown.
     pub fn read<'de, D: Deserializer<'de>>(self, fields: D) -> Result<Configuration, D::Error> {
         match self {
             Kind::Sm80 => Sm80::deserialize(fields).map(Configuration::Sm80),
@@ -69,11 +69,11 @@ impl Kind {
 }
 
 impl Written {
-    /// The configuration, of a kernel of `family` where that is known. It passes its gate on some architecture, for some
+    /// The configuration, for a kernel of `family` if that is known. It passes its gate on some architecture, for some
     /// sequence.
     ///
     /// # Errors
-    /// When it is that of no kernel, or cannot work.
+    /// When no kernel has such a configuration, or it cannot work.
     pub fn configuration(self, family: Option<Family>) -> Result<Configuration, Unreadable> {
         let Self(mut fields) = self;
         let configuration = match fields.remove("kind") {
@@ -99,7 +99,7 @@ impl TryFrom<Written> for Configuration {
     }
 }
 
-/// How tiles got to shared memory, as files without kinds say it.
+/// How tiles are loaded into shared memory, in files without kinds.
 #[derive(Clone, Copy, Default, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Loads {
@@ -108,7 +108,7 @@ enum Loads {
     Tma,
 }
 
-/// The fields of files without kinds. What is absent is as it was before there was a choice.
+/// The fields of files without kinds. Missing ones have the value from before they became options.
 #[derive(serde::Deserialize)]
 struct WithoutKind {
     block_m: u32,
@@ -204,7 +204,7 @@ impl WithoutKind {
         }
     }
 
-    /// Requires whole warpgroups, which have `rows` query rows, and what all sm_90a kernels have in one form.
+    /// Checks that the warps form whole warpgroups of `rows` query rows, and that all other fields have the only value of sm_90a kernels.
     fn require_warpgroups(&self, rows: u32) -> Result<(), Unreadable> {
         if self.warps % WARPGROUP_WARPS != 0 || self.block_m != rows {
             return Err(Unreadable::Unknown("warps that are no whole warpgroups of 64 query rows a pass"));

@@ -1,4 +1,4 @@
-//! The rows that are shipped. Written by `cargo xtask bless` from `host/workshop/tuned.json`, which says what each rests on.
+//! The shipped rows. Written by `cargo xtask bless` from `host/workshop/tuned.json`, which has their evidence.
 
 use super::Row;
 use crate::class::SequenceClass::{self, Exactly, UpTo};

@@ -101,7 +101,7 @@ int main(void) {
     problem = acceptable(), problem.kv_sequence = UINT32_MAX;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("kv_sequence is 4294967295; it must be at most"));
     problem = acceptable(), problem.batch = 1, problem.sequences = 1, problem.kv_sequence = problem.sequence + 1;
-    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("packed sequences with one cu_seqlens, have as many of both"));
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("packed sequences with one cu_seqlens, need equal numbers"));
     problem = acceptable(), problem.reserved = 1;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("reserved is 1"));
     problem = acceptable(), problem.scale = -2.0;
