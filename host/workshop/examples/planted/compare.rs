@@ -1,4 +1,4 @@
-//! What compute-sanitizer's tools say about every planted bug, or about every clean twin.
+//! Runs every planted bug, or every clean twin, under compute-sanitizer's tools and reports what they say.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,19 +9,19 @@ use rayon::prelude::*;
 
 /// compute-sanitizer's tools.
 const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"];
-/// Exit status of `timeout` when the time was up, and when that took SIGKILL.
+/// Exit status of `timeout` when the time was up, and when it had to send SIGKILL.
 const TIMED_OUT: [Option<i32>; 2] = [Some(124), Some(137)];
-/// The verdict on a kernel of which a tool says nothing.
+/// Verdict on a kernel that a tool does not complain about.
 const SILENT: &str = "–";
-/// The verdict on a kernel that does not end.
+/// Verdict on a kernel that does not end.
 const HANGS: &str = "hangs";
-/// The verdict on a kernel that the driver fails with an error, without a cause.
+/// Verdict on a kernel whose launch fails with a driver error, without a finding.
 const FAILS: &str = "launch fails";
-/// The verdict on a kernel whose program ended by a signal.
+/// Verdict on a kernel whose process ended by a signal.
 const CRASHES: &str = "crashes";
-/// What the output then says.
+/// What the output says in that case.
 const CRASHED: &str = "process didn't terminate successfully";
-/// What the output says when a kernel failed in which the tool found nothing.
+/// What the output says when a kernel failed without a finding of the tool.
 const LAUNCH_FAILS: [&str; 2] = ["Program hit", "Target application returned an error"];
 
 /// What to run, and how much at a time.
@@ -82,18 +82,18 @@ impl Which {
     }
 }
 
-/// What the tools make of one kernel.
+/// The tools' verdicts on one kernel.
 struct Row<'a> {
     case: &'a Case,
     verdicts: Vec<String>,
 }
 
-/// How much the tools noticed of a kernel.
+/// How well the tools notice a bug.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Notice {
-    /// A tool says what is wrong.
+    /// A tool names the error.
     Named,
-    /// The kernel fails or hangs.
+    /// The kernel fails or hangs, without a finding.
     Symptom,
     /// Nothing happens.
     Silent,
@@ -117,7 +117,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     let runs: Vec<(&Case, &str)> = cases.iter().flat_map(|case| TOOLS.map(|tool| (*case, tool))).collect();
     let mut verdicts = vec![String::new(); runs.len()];
     judge(&program, &runs, &mut verdicts, options.jobs, options, |_, _| true)?;
-    // A kernel that hangs takes its time slices from the others, which then may seem to hang too.
+    // A hanging kernel takes time slices from the others, which then may seem to hang too.
     let is_doubtful = |case: &Case, verdict: &str| case.class != Class::Deadlock && verdict == HANGS;
     judge(&program, &runs, &mut verdicts, options.jobs.div_ceil(4), options, is_doubtful)?;
     let chunks = verdicts.chunks(TOOLS.len());
@@ -131,7 +131,8 @@ pub fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs what `is_wanted`, given the case and the verdict so far, so many at a time, and replaces its verdict.
+/// Runs the tools on cases that `is_wanted` accepts (given case and current verdict), in parallel, and replaces their
+/// verdicts.
 fn judge(
     program: &Path,
     runs: &[(&Case, &str)],
@@ -185,7 +186,7 @@ fn sanitize(program: &Path, tool: &str, entry: &str, options: &Options) -> Resul
     })
 }
 
-/// The first thing a tool's output complains about, without what the CUDA API returned because of it.
+/// The first complaint in a tool's output, except errors that the CUDA API returned as a consequence.
 fn verdict(text: &str) -> Option<String> {
     const NOT_A_COMPLAINT: [&str; 8] = [
         "COMPUTE-SANITIZER",

@@ -1,4 +1,4 @@
-//! One planted kernel on the first GPU.
+//! Launches one planted kernel on the first GPU.
 
 use std::error::Error;
 use std::fs;
@@ -11,8 +11,8 @@ use planted::{Arguments, Case};
 
 use crate::{one_entry, tensor_map};
 
-/// Runs `entry`, one of the two of `case`, and waits for it. In `folder` is the PTX. Buffers have exactly the sizes of the case, so that
-/// compute-sanitizer knows their ends.
+/// Launches `entry`, one of the two of `case`, from the PTX in `folder`, and waits for it. Buffers have exactly the
+/// sizes of the case, so that compute-sanitizer knows where they end.
 pub fn run(folder: &Path, case: &Case, entry: &str) -> Result<(), Box<dyn Error>> {
     libcuda_delay_load::load()?;
     let _context = cust::quick_init()?;
@@ -31,7 +31,7 @@ pub fn run(folder: &Path, case: &Case, entry: &str) -> Result<(), Box<dyn Error>
         tensor_map: address(map.as_ref()),
     };
     let parameters = [(&raw const arguments).cast_mut().cast()];
-    // SAFETY: the entry takes one `Arguments`. Where it has a bug, the GPU shall meet it.
+    // SAFETY: the entry takes one `Arguments`. A planted bug is meant to happen on the GPU.
     unsafe { stream.launch(&function, case.blocks, case.threads, case.shared_bytes, &parameters) }?;
     Ok(stream.synchronize()?)
 }
@@ -43,7 +43,7 @@ fn load(folder: &Path, case: &Case, entry: &str) -> Result<Module, Box<dyn Error
     Ok(Module::from_ptx(one_entry::extract(&text, entry, case.threads, case.cluster), &[])?)
 }
 
-/// Memory that nothing has written; none for 0 bytes.
+/// Uninitialised memory; `None` for 0 bytes.
 fn allocate(bytes: u64) -> Result<Option<DeviceBuffer<u8>>, Box<dyn Error>> {
     if bytes == 0 {
         return Ok(None);

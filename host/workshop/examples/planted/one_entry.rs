@@ -1,7 +1,8 @@
-//! One kernel out of a PTX file: the driver compiles, and compute-sanitizer instruments, everything that they are given.
+//! Extracts one kernel from a PTX file, since the driver compiles and compute-sanitizer instruments everything they are
+//! given.
 
-/// The PTX without all entries but one, which gets its launch bounds, as ptxas has no use for `setmaxnreg` where it may choose
-/// the registers freely, and the size of its clusters if there are more than 1 block in one.
+/// The PTX with a single entry. Adds launch bounds, without which ptxas does not support `setmaxnreg`, and the cluster
+/// size if clusters have more than one block.
 pub fn extract(ptx: &str, entry: &str, threads: u32, cluster: u32) -> String {
     let mut text = String::new();
     let mut within = None;

@@ -1,4 +1,4 @@
-//! A contender in one case: in the race, or out of it with the reason.
+//! A contender in one case: taking part, or excluded with a reason.
 
 use crate::contender::{Contender, Workload};
 use crate::error::Result;
@@ -20,7 +20,7 @@ enum State<'a> {
 }
 
 impl<'a> Entrant<'a> {
-    /// Prepares `contender` for `workload` and checks its answer; only one that is right is going to be timed.
+    /// Prepares `contender` for `workload` and checks its answer; only a correct one is timed.
     pub fn enter(contender: &'a mut dyn Contender, workload: &'a Workload, check: &SampledCheck) -> Self {
         let name = contender.name().to_owned();
         let mut implementation = None;
@@ -44,7 +44,7 @@ impl<'a> Entrant<'a> {
         Ok(State::In { sampler: prepared.into_sampler()?, correctness, samples_us: Vec::new() })
     }
 
-    /// Takes a sample, and keeps it if `counts`.
+    /// Takes a sample; keeps it only if `counts`.
     pub fn take_turn(&mut self, counts: bool) {
         let State::In { sampler, samples_us, .. } = &mut self.state else { return };
         match sampler.sample() {
@@ -54,7 +54,7 @@ impl<'a> Entrant<'a> {
         }
     }
 
-    /// What came of it.
+    /// The record's row for this contender.
     pub fn row(self, case: &Case, gpu: Option<GpuState>, ceilings: &Ceilings, bootstrap: &Bootstrap) -> Row {
         let outcome = match self.state {
             State::Out(outcome) => outcome,

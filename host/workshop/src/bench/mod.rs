@@ -1,7 +1,7 @@
 //! Measures contenders against each other.
 //!
-//! All contenders of a case are checked, then take one sample each in every turn, in an order that is drawn anew for each
-//! turn, so that drifting clocks and neighbours disturb all of them alike.
+//! All contenders of a case are checked first. Then each takes one sample per turn, in an order shuffled for every
+//! turn, so that drifting clocks and other work on the machine affect all of them alike.
 
 mod entrant;
 
@@ -21,18 +21,18 @@ use crate::statistics::Bootstrap;
 use crate::telemetry::{Monitor, summarise};
 use entrant::Entrant;
 
-/// Turns whose samples are thrown away: the first one finds the caches and clocks that preparing the others left.
+/// Initial turns whose samples are discarded: caches and clocks are still in the state that preparation left.
 const DISCARDED_TURNS: usize = 2;
 
-/// What all cases of a bench have in common.
+/// The settings that all cases of a bench share.
 pub struct Bench<'a> {
     /// How to measure.
     pub protocol: RunProtocol,
     /// Heads of each case that are compared with the f64 reference.
     pub heads_checked: usize,
-    /// Resamples of each interval; [`RESAMPLES`](crate::statistics::RESAMPLES) for a number that is reported.
+    /// Bootstrap resamples per interval; [`RESAMPLES`](crate::statistics::RESAMPLES) for numbers that are reported.
     pub resamples: usize,
-    /// What the GPU reaches at most.
+    /// Peak rates of the GPU.
     pub ceilings: &'a Ceilings,
     /// Reads the GPU's clocks and temperature.
     pub monitor: &'a Monitor,
@@ -40,7 +40,7 @@ pub struct Bench<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// A case whose inputs and reference are there.
+/// A case with its inputs and reference computed.
 pub struct PreparedCase {
     case: Case,
     workload: Workload,
@@ -54,21 +54,21 @@ impl PreparedCase {
     }
 }
 
-/// Told how far a case is.
+/// Observes the progress of a case.
 pub trait Observer {
     /// `contender` is being prepared and checked.
     fn checking(&mut self, case: &Case, contender: &str);
-    /// A turn is over.
+    /// A turn has ended.
     fn turned(&mut self, case: &Case);
 }
 
 impl Bench<'_> {
-    /// Turns that each case has, for progress.
+    /// Number of turns per case, for progress bars.
     pub fn turns(&self) -> usize {
         DISCARDED_TURNS + self.protocol.samples
     }
 
-    /// Checks and measures `contenders` in `case`: one row for each. What goes wrong with a contender is in its row.
+    /// Checks and measures `contenders` in `case`, one row each. If a contender fails, its row says why.
     ///
     /// # Errors
     /// As [`Bench::prepare`] and [`Bench::measure`].
@@ -84,7 +84,7 @@ impl Bench<'_> {
     /// Fills the inputs of `case` and computes their reference.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the case is not acceptable or does not fit host memory.
+    /// [`Error::Invalid`] when the case is not accepted or does not fit host memory.
     pub fn prepare(&self, case: &Case) -> Result<PreparedCase> {
         let problem = case.problem()?;
         host_memory::check(&problem)?;
@@ -94,7 +94,7 @@ impl Bench<'_> {
         Ok(PreparedCase { case: *case, workload: Workload { inputs, protocol: timing }, check })
     }
 
-    /// Checks and measures `contenders` in the case that was `prepared`.
+    /// Checks and measures `contenders` in a `prepared` case.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the bench was stopped.

@@ -24,7 +24,7 @@ pub struct Stub {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Behaviour {
     Right,
-    /// Right, and every sample takes this long.
+    /// Correct; every sample takes this long.
     Takes(f64),
     Wrong,
     Refuses,
@@ -85,7 +85,7 @@ impl Sampler for Running<'_> {
     }
 }
 
-/// Counts what it is told.
+/// Counts calls.
 #[derive(Default)]
 struct Counter {
     checked: Vec<String>,

@@ -1,4 +1,4 @@
-//! `fa512 bench`: contenders against each other on a GPU.
+//! `fa512 bench`: times contenders against each other on a GPU.
 
 pub(super) mod contenders;
 mod table;
@@ -30,7 +30,7 @@ use super::tuned_option::TunedOption;
 use super::{Verdict, element_parser, gpu_for_times, layout_parser, mask_parser, named_file, output};
 use contenders::{Sources, Wanted};
 
-/// Shapes that are measured unless others are given.
+/// Default shapes.
 const DEFAULT_SHAPES: [&str; 3] = ["4x8x512", "32x8x512", "64x16x512"];
 
 /// Measure kernels against each other and against libraries on a GPU: checked first, then timed in turns.
@@ -96,8 +96,8 @@ pub struct Options {
     json: Option<PathBuf>,
 }
 
-/// Reads B, H and S as in `32x8x512`, or D too as in `16x16x512x128`. Behind H and S may stand, after a slash, what K and V have, as in
-/// `4x32/8x512`.
+/// Parses B, H and S as in `32x8x512`, optionally D as in `16x16x512x128`. After a slash, H and S may be followed by
+/// the values of K and V, as in `4x32/8x512`.
 pub(super) fn shape(text: &str) -> std::result::Result<Shape, String> {
     parse_shape(text).ok_or_else(|| {
         "expected numbers as in 32x8x512 or 32x8x512x128: batch, heads, sequence, head dimension; or 4x32/8x512/1024 where K and V have \
@@ -115,7 +115,7 @@ fn parse_shape(text: &str) -> Option<Shape> {
     parts.next().is_none().then_some(Shape { batch, heads, kv_heads, sequence, kv_sequence, head_dim })
 }
 
-/// The number of Q, and that of K and V, which is the same unless it is said.
+/// The number for Q and the number for K and V, by default the same.
 fn queries_and_keys(text: &str) -> Option<(u32, u32)> {
     let (queries, keys) = text.split_once('/').unwrap_or((text, text));
     Some((queries.parse().ok()?, keys.parse().ok()?))
@@ -130,7 +130,8 @@ impl Options {
         self.shapes.iter().flat_map(|shape| self.masks.iter().map(move |mask| case(shape, mask))).collect()
     }
 
-    /// Those whose ratios are shown, two after two: those of `--paired`; of a code generator alone, its kernel and ours.
+    /// Contenders whose ratios are shown, in pairs: those of `--paired`; for a single code generator, its kernel and
+    /// ours.
     fn paired(&self) -> Vec<Spec> {
         match (self.paired.as_slice(), self.contenders.as_slice()) {
             ([], [Wanted::One(other @ Spec::CodeGenerator(_))]) => vec![other.clone(), Spec::Preferred],
@@ -216,7 +217,7 @@ pub(super) fn environment(gpu: &GpuExecutor, monitor: &Monitor) -> Environment {
     }
 }
 
-/// Every two contenders of `paired` in every case in which both were measured.
+/// A [`Pair`] for each pair in `paired` and each case in which both were measured.
 fn pairs(paired: &[Spec], rows: &[Row], seed: u64) -> Vec<Pair> {
     let bootstrap = Bootstrap::new(seed);
     let of = |name: String| rows.iter().filter(move |row| row.contender == name);

@@ -15,7 +15,7 @@ use crate::statistics::Bootstrap;
 use super::progress::Progress;
 use super::{output, print_error};
 
-/// Exit code for what could not be compared, wrong arguments included.
+/// Exit code when the records cannot be compared; also for wrong arguments.
 pub const COULD_NOT_COMPARE: u8 = 3;
 
 /// Compare two records of `fa512 bench --json`, row by row and as a whole.

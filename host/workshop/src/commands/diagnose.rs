@@ -1,4 +1,4 @@
-//! `fa512 diagnose`: what holds a kernel back, by what was measured, and what to try next.
+//! `fa512 diagnose`: names a kernel's bottleneck from measurements, and the next experiment.
 
 mod table;
 
@@ -32,20 +32,20 @@ pub struct Options {
     json: bool,
 }
 
-/// One contender in one case.
+/// The diagnosis of one contender in one case.
 #[derive(Serialize)]
 pub struct Diagnosis {
     /// The contender; absent when only a profile is known.
     pub contender: Option<String>,
-    /// The kernel, if it is one of a PTX folder.
+    /// The kernel, if it comes from a PTX folder.
     pub kernel: Option<String>,
-    /// What was computed, if that is known.
+    /// The case, if known.
     pub case: Option<Case>,
-    /// Whether there is a profile of it.
+    /// Whether there is a profile.
     pub profiled: bool,
-    /// What is known.
+    /// The known facts.
     pub facts: Facts,
-    /// Every rule, in order.
+    /// The judgment of every rule, in order.
     pub judgments: Vec<Judgment>,
 }
 
@@ -93,13 +93,13 @@ fn load(path: &Path) -> Result<Measured> {
     }
 }
 
-/// What is printed as JSON.
+/// The JSON document.
 #[derive(Serialize)]
 struct Diagnoses<'a> {
     diagnoses: &'a [Diagnosis],
 }
 
-/// The cases of `contender` in `record`, each with the profile of it if there is one.
+/// Diagnoses of `contender` in every case of `record`, each with its profile if there is one.
 fn of_record(path: &Path, record: &BenchRecord, contender: &str, profiles: &[Profile]) -> Result<Vec<Diagnosis>> {
     let rows: Vec<&Row> = record.rows.iter().filter(|row| row.contender == contender).collect();
     if rows.is_empty() {
@@ -151,7 +151,7 @@ fn of_profile(profile: &Profile) -> Diagnosis {
 }
 
 impl Diagnosis {
-    /// Whether `profile` is one of the same kernel in the same case.
+    /// Whether `profile` is of the same kernel and case.
     fn is_of(&self, profile: &Profile) -> bool {
         self.profiled && self.case == profile.case && self.kernel.as_ref() == Some(&profile.kernel)
     }

@@ -1,4 +1,4 @@
-//! `fa512 doctor`: what this program needs, and what of it is there.
+//! `fa512 doctor`: checks what this program needs and whether it is installed.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -35,7 +35,7 @@ struct Diagnosis {
     components: Vec<Component>,
 }
 
-/// Something that this program uses.
+/// A program, library or file that this program uses.
 #[derive(Serialize)]
 struct Component {
     name: &'static str,
@@ -47,13 +47,13 @@ struct Component {
 #[serde(tag = "state", rename_all = "snake_case")]
 enum State {
     Found {
-        /// Version and what else identifies it.
+        /// Version and other identification.
         version: String,
-        /// Where it is, if it is a file.
+        /// Path, if it is a file.
         location: Option<PathBuf>,
     },
     Missing {
-        /// What was looked for and how to get it.
+        /// What was searched for, and how to get it.
         reason: String,
         /// What does not work without it.
         cost: &'static str,
@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     Ok(if ready { Verdict::Pass } else { Verdict::CannotRun })
 }
 
-/// Reads the version from the package's metadata: importing torch takes seconds.
+/// Reads the version from the package's metadata, since importing torch takes seconds.
 const TORCH_VERSION: &str = "from importlib.metadata import version; print(version('torch'))";
 
 fn ptx(options: &PtxOptions) -> State {
@@ -129,7 +129,7 @@ fn tool(name: &str, arguments: &[&str], cost: &'static str) -> State {
     }
 }
 
-/// The program of cubek-attention. What it needs besides, it says itself when it is started.
+/// The program of cubek-attention. When started, it reports itself what else it needs.
 fn cubek() -> State {
     let cost = "no comparison with cubek-attention";
     match cubek::program() {
@@ -138,7 +138,7 @@ fn cubek() -> State {
     }
 }
 
-/// What the program at `location` prints last when called with `arguments`.
+/// The last line that the program at `location` prints when called with `arguments`.
 fn version(location: PathBuf, arguments: &[&str], cost: &'static str) -> State {
     let output = Command::new(&location).args(arguments).stdin(Stdio::null()).output();
     match output {

@@ -1,4 +1,4 @@
-//! `fa512 fuzz`: random problems against the f64 reference, and the simplest ones that fail.
+//! `fa512 fuzz`: random problems against the f64 reference; failures are shrunk to the simplest.
 
 mod record;
 mod table;
@@ -22,9 +22,9 @@ use super::ptx_options::PtxOptions;
 use super::{Verdict, architecture, output};
 use record::{Plan, Record};
 
-/// Random cases when neither --cases nor --minutes says otherwise.
+/// Default number of random cases on a GPU, without --cases and --minutes.
 const GPU_CASES: u64 = 2000;
-/// The same in the simulator.
+/// Default number in the simulator.
 const SIMULATOR_CASES: u64 = 200;
 
 /// Compare kernels with the f64 reference on random shapes, strides, masks, scales and inputs, and shrink failures.
@@ -73,7 +73,7 @@ pub struct Options {
     json: bool,
 }
 
-/// Reads a positive number of minutes.
+/// Parses a positive number of minutes.
 pub(super) fn minutes(text: &str) -> std::result::Result<Duration, String> {
     let minutes: f64 = text.parse().map_err(|error| format!("{error}"))?;
     match Duration::try_from_secs_f64(minutes * 60.0) {
@@ -132,7 +132,7 @@ impl Options {
         limits.with(self.max_seq, self.max_pairs)
     }
 
-    /// Random cases; `None` for no end.
+    /// Number of random cases; `None` for no limit.
     fn cases(&self, device: &Device) -> Option<u64> {
         let default = if device.is_simulated() { SIMULATOR_CASES } else { GPU_CASES };
         self.cases.or_else(|| self.minutes.is_none().then_some(default))

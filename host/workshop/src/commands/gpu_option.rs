@@ -1,4 +1,4 @@
-//! Which of several GPUs a command uses.
+//! The option that selects one of several GPUs.
 
 use std::ffi::OsString;
 
@@ -6,13 +6,13 @@ use crate::error::{Error, Result};
 use crate::executor::{DeviceChoice, gpu};
 use crate::telemetry;
 
-/// What the CUDA driver asks for which GPUs a program sees.
+/// The CUDA driver's environment variable for the visible GPUs.
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// What tells a program that takes the place of this one that [`VISIBLE`] is already what its `--gpu` asked for.
+/// Tells a process that replaces this one that [`VISIBLE`] already reflects its `--gpu`.
 const APPLIED: &str = "FA512_GPU";
 
-/// The option that chooses a GPU.
+/// The option that selects a GPU.
 #[derive(clap::Args)]
 pub struct GpuOption {
     /// GPU to use, by its nvidia-smi index or its UUID (GPU-…); only those in CUDA_VISIBLE_DEVICES if it is set
@@ -21,25 +21,25 @@ pub struct GpuOption {
 }
 
 impl GpuOption {
-    /// What was asked for.
+    /// The requested GPU.
     pub fn name(&self) -> Option<&str> {
         self.gpu.as_deref()
     }
 
-    /// Shows the driver, here and in the programs that a command starts, this GPU alone. A command calls this before it starts a
-    /// thread or loads the driver.
+    /// Makes this GPU the only one visible to the driver, in this process and in those that it starts. Must be called
+    /// before a thread is started or the driver is loaded.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is neither a number nor a UUID, or not among the GPUs that are visible;
+    /// [`Error::Invalid`] when the option is neither a number nor a UUID, or the GPU is not among the visible ones;
     /// [`Error::Unavailable`] when the driver does not show it.
     pub fn apply(&self) -> Result<()> {
         let Some(gpu) = self.name() else { return Ok(()) };
         if std::env::var(APPLIED).as_deref() != Ok(gpu) {
             let chosen = choose(gpu, std::env::var_os(VISIBLE))?;
-            // SAFETY: commands call this while the program has only this thread.
+            // SAFETY: commands call this while the process has a single thread.
             unsafe {
                 std::env::set_var(VISIBLE, chosen);
-                // As nvidia-smi counts.
+                // The order of nvidia-smi.
                 std::env::set_var("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
                 std::env::set_var(APPLIED, gpu);
             }
@@ -50,10 +50,10 @@ impl GpuOption {
         })
     }
 
-    /// The device that is opened where `device` and this option are given: a GPU that is named is never replaced by the simulator.
+    /// The device choice given `device` and this option. A GPU requested by name is never replaced by the simulator.
     ///
     /// # Errors
-    /// As [`Self::apply`]; [`Error::Invalid`] when the simulator was asked for as well.
+    /// As for [`Self::apply`]; [`Error::Invalid`] when the simulator was requested too.
     pub fn device(&self, device: DeviceChoice) -> Result<DeviceChoice> {
         match (self.name(), device) {
             (None, _) => Ok(device),
@@ -65,16 +65,16 @@ impl GpuOption {
     }
 }
 
-/// The GPUs of this machine, behind the reason why one of them cannot be used.
+/// The GPUs of this machine, as an addition to an error message.
 fn listed() -> String {
     match telemetry::gpus() {
         Ok(gpus) => format!("; NVML lists {}", if gpus.is_empty() { "no GPU".to_owned() } else { gpus.join(", ") }),
-        // Where the driver is not installed, NVML is not either, and the reason says so.
+        // Without the driver there is no NVML either, and the error message already says so.
         Err(_) => String::new(),
     }
 }
 
-/// What the driver is told for `gpu` where `visible` are the GPUs that it showed before.
+/// The value of [`VISIBLE`] that selects `gpu`, given its current value `visible`.
 fn choose(gpu: &str, visible: Option<OsString>) -> Result<String> {
     let refuse = |reason: String| Err(Error::Invalid(format!("--gpu {gpu}: {reason}")));
     let is_uuid = gpu.starts_with("GPU-") || gpu.starts_with("MIG-");

@@ -1,4 +1,4 @@
-//! Ctrl-C in commands that show what they have so far.
+//! Ctrl-C handling for commands that show partial results.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 
 use super::output;
 
-/// A flag that the first Ctrl-C sets, so that what was found so far can be shown; the second ends the program.
+/// A flag that is set by the first Ctrl-C, so that partial results can be shown. A second Ctrl-C ends the program.
 pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     const INTERRUPTED: i32 = 130;
     let flag = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! `fa512 completions` and `fa512 man`: what shells and `man` know of the program.
+//! `fa512 completions` and `fa512 man`: shell completions and manual pages.
 
 use crate::error::{Error, Result};
 use clap::Command;
@@ -29,7 +29,7 @@ pub fn completions(options: &CompletionsOptions, mut program: Command) -> Result
     print(&text)
 }
 
-/// Prints the page of a command of `program`.
+/// Prints the manual page of a command of `program`.
 pub fn man(options: &ManOptions, program: Command) -> Result<Verdict> {
     print(&page(&options.command, program)?)
 }

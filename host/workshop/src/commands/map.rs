@@ -1,4 +1,4 @@
-//! `fa512 map`: our time beside that of others over the whole range of sizes.
+//! `fa512 map`: our time compared with that of other libraries over the whole range of sizes.
 
 mod draw;
 mod field;

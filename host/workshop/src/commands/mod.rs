@@ -1,4 +1,4 @@
-//! The program's commands: one file each, and what they share.
+//! The program's commands, one file each, and shared helpers.
 
 pub mod bench;
 pub mod compare;
@@ -31,14 +31,14 @@ use contract::config::{Element, Mask};
 use contract::problem::{Alignment, Window};
 use contract::view::Layout;
 
-/// How a command that could be carried out ended.
+/// Outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All is well.
+    /// Everything passed.
     Pass,
     /// A check failed.
     Fail,
-    /// Something that is needed is missing, and the command has said what.
+    /// Something needed is missing, and the command has reported it.
     CannotRun,
 }
 
@@ -47,8 +47,8 @@ pub fn print_error(error: &Error) {
     output::note(&format!("error: {error}"));
 }
 
-/// A GPU to measure times on. One of the simulated driver is refused, not warned of: a record outlives its warnings, and goes into
-/// comparisons, plots and the table of tuned kernels.
+/// Opens a GPU to measure times on. A GPU of the simulated driver is refused, not just warned about: records outlive
+/// their warnings and end up in comparisons, plots and the tuned table.
 fn gpu_for_times() -> Result<GpuExecutor> {
     let meaningless =
         |reason| Error::Unavailable(format!("times mean nothing in the simulator, and there is {reason}"));
@@ -63,24 +63,24 @@ fn gpu_for_times() -> Result<GpuExecutor> {
     }
 }
 
-/// A file with the name of its option, where that is given.
+/// A file option's name and path, if it is given.
 fn named_file<'a>((name, path): (&'static str, &'a Option<PathBuf>)) -> Option<(&'static str, &'a Path)> {
     path.as_deref().map(|path| (name, path))
 }
 
-/// Accepts an architecture, as in 90, 9.0 or sm_90.
+/// Parses an architecture such as 90, 9.0 or sm_90.
 fn architecture(text: &str) -> std::result::Result<u32, String> {
     ptx_sim::parse_architecture(text).ok_or_else(|| "expected a number or a name, as in 90, 9.0 or sm_90".to_owned())
 }
 
-/// Accepts the name of a mask.
+/// Parser of a mask's name.
 fn mask_parser() -> impl TypedValueParser<Value = Mask> {
     const MASKS: [Mask; 3] = [Mask::Full, Mask::Causal, Mask::Window];
     PossibleValuesParser::new(MASKS.map(Mask::name))
         .map(|name| MASKS.into_iter().find(|&mask| mask.name() == name).expect("clap accepts only these names"))
 }
 
-/// Accepts a window: keys before and behind a query's own, as in 64,64; `any` is no limit.
+/// Parses a window, keys before and after a query's own position, such as 64,64; `any` means no limit.
 fn window(text: &str) -> std::result::Result<Window, String> {
     let side = |text: &str| match text {
         "any" => Ok(None),
@@ -92,28 +92,28 @@ fn window(text: &str) -> std::result::Result<Window, String> {
     Ok(Window { left: side(left)?, right: side(right)? })
 }
 
-/// Accepts the name of an element type.
+/// Parser of an element type's name.
 fn element_parser() -> impl TypedValueParser<Value = Element> {
     PossibleValuesParser::new(Element::ALL.map(Element::name)).map(|name| {
         Element::ALL.into_iter().find(|element| element.name() == name).expect("clap accepts only these names")
     })
 }
 
-/// Accepts the name of a place of queries among the keys.
+/// Parser of an alignment's name.
 fn alignment_parser() -> impl TypedValueParser<Value = Alignment> {
     PossibleValuesParser::new(Alignment::ALL.map(Alignment::name)).map(|name| {
         Alignment::ALL.into_iter().find(|alignment| alignment.name() == name).expect("clap accepts only these names")
     })
 }
 
-/// Accepts the name of an order of dimensions.
+/// Parser of a layout's name.
 fn layout_parser() -> impl TypedValueParser<Value = Layout> {
     PossibleValuesParser::new(Layout::ALL.map(Layout::name)).map(|name| {
         Layout::ALL.into_iter().find(|layout| layout.name() == name).expect("clap accepts only these names")
     })
 }
 
-/// A program in `PATH` or in the CUDA toolkit: `CUDA_HOME`, `CUDA_PATH`, else the newest of `/usr/local/cuda*`.
+/// Finds a program in `PATH` or in a CUDA toolkit: `CUDA_HOME`, `CUDA_PATH`, else the newest of `/usr/local/cuda*`.
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let named = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
@@ -124,7 +124,7 @@ fn find_program(name: &str) -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// `/usr/local/cuda*`, the last in order of their names first.
+/// `/usr/local/cuda*`, in reverse order of names.
 fn installed_toolkits() -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/usr/local").into_iter().flatten().flatten().map(|entry| entry.path());
     let is_toolkit = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("cuda"));

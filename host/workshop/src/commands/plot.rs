@@ -1,4 +1,4 @@
-//! `fa512 plot`: times of a record as an image for documents.
+//! `fa512 plot`: draws times of a record as an image for documents.
 
 use std::path::PathBuf;
 

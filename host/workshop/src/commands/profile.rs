@@ -1,4 +1,4 @@
-//! `fa512 profile`: one launch of one kernel under Nsight Compute, and the six numbers that matter.
+//! `fa512 profile`: runs one launch of a kernel under Nsight Compute and shows the six most important numbers.
 
 mod table;
 
@@ -22,7 +22,7 @@ use super::ptx_options::PtxOptions;
 use super::tuned_option::TunedOption;
 use super::{Verdict, element_parser, find_program, layout_parser, mask_parser, output};
 
-/// Options that say what is launched and how; meaningless for a stored profile.
+/// Options that describe the launch; they make no sense for a stored profile.
 const LAUNCH_OPTIONS: [&str; 12] = [
     "gpu",
     "variant",
@@ -106,7 +106,7 @@ fn stored(path: &Path) -> Result<Profile> {
     RawPage::parse(&text).and_then(|page| Profile::new(&page)).map_err(in_file)
 }
 
-/// Where a profile goes.
+/// The files of a profile.
 pub struct Files {
     /// ncu's own report.
     pub report: PathBuf,
@@ -118,7 +118,7 @@ pub struct Files {
 
 impl Files {
     fn named(name: &Path) -> Result<Self> {
-        // Not with_extension, which would take part of a name like `v1.2` away.
+        // Not with_extension, which would cut off part of a name like `v1.2`.
         let with = |extension: &str| {
             let mut path = name.as_os_str().to_owned();
             path.push(extension);
@@ -130,7 +130,7 @@ impl Files {
     }
 }
 
-/// ncu, the program it runs, and the launch that it looks at.
+/// An ncu session: the tool, the program it runs, and the launch it profiles.
 struct Session {
     ncu: PathBuf,
     program: PathBuf,
@@ -143,7 +143,7 @@ struct Session {
 }
 
 impl Session {
-    /// Finds ncu, the GPU and the entry, and says what is missing before anything runs.
+    /// Finds ncu, the GPU and the entry, and reports what is missing before anything runs.
     fn prepare(options: &Options) -> Result<Self> {
         options.gpu.apply()?;
         let ncu = find_program("ncu").ok_or_else(|| {
@@ -157,7 +157,7 @@ impl Session {
         let Options { mask, element, layout, .. } = *options;
         let case = Case { shape, element, mask, layout, score_mod: ScoreModForm::NONE };
         let folder = options.tuned.apply(options.ptx.find()?)?;
-        // Only to ask what it is: the launch happens in a process of its own.
+        // Opened only to identify the GPU; the launch happens in a separate process.
         let device = open(DeviceChoice::Gpu, sim::DEFAULT_ARCHITECTURE)?.executor.device().clone();
         let kernel =
             variant::choose(&folder, &case.problem()?, &device, options.variant.as_deref())?.entry.name.clone();
@@ -196,7 +196,7 @@ impl Session {
         Ok(profile)
     }
 
-    /// ncu over `fa512 run`, which launches once.
+    /// The command: ncu on `fa512 run`, which launches once.
     fn profiling(&self) -> Command {
         let invocation = Invocation {
             kernel: &self.kernel,
@@ -220,7 +220,7 @@ impl Session {
     }
 }
 
-/// Whether `command` succeeded, and what it printed, messages last.
+/// Whether `command` succeeded, and its output, messages last.
 fn output_of(command: &mut Command) -> Result<(bool, String)> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|source| Error::File { path: command.get_program().into(), source })?;

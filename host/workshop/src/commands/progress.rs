@@ -1,4 +1,4 @@
-//! Progress on a terminal for work that turns out to take a while.
+//! Progress bars on a terminal for work that takes a while.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::output;
 /// Work shorter than this shows no progress.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A bar on standard error that appears, on a terminal, once the work has taken two seconds.
+/// A bar on standard error that appears, if that is a terminal, once the work has taken two seconds.
 pub struct Progress {
     bar: ProgressBar,
     start: Instant,
@@ -23,7 +23,7 @@ impl Progress {
         Self::with_template(what, Some(total), "{msg} {bar:40} {percent}% ({eta} left)")
     }
 
-    /// A bar that also shows how many steps a second are finished; without a total, only their number and the time.
+    /// A bar that also shows finished steps per second; without a total, only their number and the time.
     pub fn with_rate(what: &'static str, total: Option<u64>) -> Self {
         let template = match total {
             Some(_) => "{msg} {bar:40} {pos} of {len} ({per_sec}, {eta} left)",
@@ -53,7 +53,7 @@ impl Progress {
     }
 }
 
-/// A step is a turn of a case.
+/// A step is one turn of a case.
 impl Observer for Progress {
     fn checking(&mut self, _: &Case, _: &str) {
         self.advance(0);
@@ -70,7 +70,7 @@ impl Drop for Progress {
     }
 }
 
-/// Runs `work`, whose steps cannot be counted, with a clock on standard error when it is on a terminal and the work is
+/// Runs `work`, whose steps cannot be counted. Shows a clock on standard error if that is a terminal and the work is
 /// `expected` to take over two seconds.
 pub fn with_clock<T>(what: String, expected: Duration, work: impl FnOnce() -> T) -> T {
     if expected < PATIENCE {

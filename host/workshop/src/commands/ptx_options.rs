@@ -1,4 +1,4 @@
-//! Which PTX a command takes.
+//! The options that select the PTX of a command.
 
 use std::path::PathBuf;
 

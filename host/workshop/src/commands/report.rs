@@ -1,4 +1,4 @@
-//! `fa512 report`: one HTML page from what other commands recorded.
+//! `fa512 report`: makes one HTML page from the records of other commands.
 
 use std::path::{Path, PathBuf};
 

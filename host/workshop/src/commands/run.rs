@@ -1,4 +1,4 @@
-//! `fa512 run`: compute, check, time, print.
+//! `fa512 run`: computes attention, checks it, times it, and prints the result.
 
 mod record;
 mod table;
@@ -36,11 +36,11 @@ use super::{
 use record::{Record, Source, Timing};
 use views::{TensorOffset, TensorStride};
 
-/// Operations per second of the simulator on one core, roughly, to say beforehand how long a run will take.
+/// Approximate operations per second of the simulator on one core, to announce how long a run will take.
 const SIMULATED_OPERATIONS_PER_SECOND: f64 = 400e6;
-/// Bytes that are laid out and copied in a second, about.
+/// Approximate bytes laid out and copied per second.
 const COPIED_BYTES_PER_SECOND: f64 = 1e9;
-/// A simulation expected to take longer is announced.
+/// Longer simulations are announced.
 const LONG_SIMULATION: Duration = Duration::from_secs(60);
 
 /// Compute attention, check O and LSE against the f64 reference, and time it (on a GPU).
@@ -179,7 +179,7 @@ pub struct Options {
     print_entry: bool,
 }
 
-/// The files that are written, by the names of their options.
+/// The files that are written, with the names of their options.
 fn targets(options: &Options) -> Vec<(&'static str, &Path)> {
     [("--out", &options.out), ("--lse", &options.lse)].into_iter().filter_map(named_file).collect()
 }
@@ -210,7 +210,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     Ok(if record.passed { Verdict::Pass } else { Verdict::Fail })
 }
 
-/// Tells `cargo xtask run` which entry to compile.
+/// Prints the entry's name, which tells `cargo xtask run` what to compile.
 fn print_entry(options: &Options, device: DeviceChoice, problem: &Problem) -> Result<Verdict> {
     if !options.ptx.is_given() {
         let opened = open(device, options.arch)?;
@@ -222,7 +222,7 @@ fn print_entry(options: &Options, device: DeviceChoice, problem: &Problem) -> Re
     Ok(Verdict::Pass)
 }
 
-/// Launches once and checks what that did; times it when nothing is wrong.
+/// Launches once and checks the results and side effects; if nothing is wrong, times it.
 fn execute(
     options: &Options,
     opened: &mut Opened,
@@ -270,7 +270,7 @@ fn execute(
     Ok((record, outcome.outputs))
 }
 
-/// How long a run may take; says so when that is long.
+/// Estimates the time of a run, and announces a long one.
 fn expected_time(operations: f64, device: &Device) -> Duration {
     if !device.is_simulated() {
         return Duration::ZERO;

@@ -1,4 +1,4 @@
-//! `fa512 sanitize`: every variant over shapes at the edges of its tiles, under a memory checker.
+//! `fa512 sanitize`: runs every variant under a memory checker, with shapes at the edges of its tiles.
 
 mod gpu;
 mod record;
@@ -99,7 +99,7 @@ impl From<Device> for DeviceChoice {
     }
 }
 
-/// What runs a case and says what is wrong.
+/// Runs a case and reports findings.
 enum Checker {
     Simulator { architecture: u32 },
     ComputeSanitizer(gpu::ComputeSanitizer),
@@ -139,7 +139,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
             });
             record.add(case, findings, schedules);
             match ended {
-                // Ctrl-C ends a child as well, whose output then has no end.
+                // Ctrl-C also ends a child process, whose output is then incomplete.
                 Err(_) if interrupted.load(Relaxed) => break,
                 Err(error) => {
                     record.cannot_run = Some(format!("{case}: {error}"));
@@ -186,7 +186,7 @@ impl Options {
 }
 
 impl Checker {
-    /// What is found when a variant computes a case under one of the schedules. Every run has memory of its own.
+    /// Findings of a variant in a case under one schedule. Every run has its own memory.
     fn execute(&self, variant: &sweep::VariantCases<'_>, case: &Case, schedule: u64) -> Result<Vec<ptx_sim::Finding>> {
         match self {
             Checker::Simulator { architecture } => simulate(variant, case, *architecture, schedule),

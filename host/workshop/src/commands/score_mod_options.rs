@@ -1,10 +1,10 @@
-//! Options that change scores.
+//! Command-line options for score modifications.
 
 use crate::score_mod::{BiasForm, ScoreModForm, slopes_name};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::problem::Slopes;
 
-/// Changes of scores, of which there may be several.
+/// Score modifications, which may be combined.
 #[derive(clap::Args)]
 pub struct ScoreModOptions {
     /// Cap of the scores s, which become CAP · tanh(s / CAP)
@@ -20,20 +20,20 @@ pub struct ScoreModOptions {
 }
 
 impl ScoreModOptions {
-    /// All of them.
+    /// The score modifications.
     pub fn form(&self) -> ScoreModForm {
         ScoreModForm { softcap: self.softcap, alibi: self.alibi, bias: self.bias }
     }
 }
 
-/// Accepts the name of a kind of ALiBi slopes.
+/// Parser of the shape of ALiBi slopes.
 fn slopes_parser() -> impl TypedValueParser<Value = Slopes> {
     const ALL: [Slopes; 2] = [Slopes::PerHead, Slopes::PerBatchAndHead];
     PossibleValuesParser::new(ALL.map(slopes_name))
         .map(|name| ALL.into_iter().find(|slopes| slopes_name(*slopes) == name).expect("clap accepts only these names"))
 }
 
-/// Accepts the name of a form of a bias.
+/// Parser of the form of a bias.
 fn bias_parser() -> impl TypedValueParser<Value = BiasForm> {
     PossibleValuesParser::new(BiasForm::ALL.map(BiasForm::name))
         .map(|name| BiasForm::ALL.into_iter().find(|form| form.name() == name).expect("clap accepts only these names"))

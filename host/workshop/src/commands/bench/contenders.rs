@@ -1,4 +1,4 @@
-//! From specifications to contenders.
+//! Opens the contenders of specifications.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use crate::ptx_folder::PtxFolder;
 
 use crate::commands::output;
 
-/// Who is to be measured.
+/// A requested contender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// `all`: our own kernels, their twins, every backend of PyTorch, and cubek-attention, as far as they are here.
+    /// `all`: our own kernels, their twins, every backend of PyTorch, and cubek-attention, if available.
     All,
     /// This one.
     One(Spec),
@@ -35,7 +35,7 @@ impl FromStr for Wanted {
     }
 }
 
-/// Where contenders come from.
+/// Opens contenders.
 pub struct Sources {
     folder: Arc<PtxFolder>,
     python: Option<PathBuf>,
@@ -44,16 +44,16 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Our own kernels are those of `folder`; PyTorch is that of `python`, or of the one in `PATH`, which may also have what
-    /// cubek-attention needs.
+    /// Our own kernels come from `folder`. PyTorch is that of `python`, or of the one in `PATH`, whose wheels may also
+    /// provide what cubek-attention needs.
     pub fn new(folder: PtxFolder, python: Option<PathBuf>) -> Self {
         Self { folder: Arc::new(folder), python, torch: None, cubek: None }
     }
 
-    /// Opens the contenders that `wanted` names, each once. Those of `all` that are not available are listed on standard error.
+    /// Opens the contenders in `wanted`, each once. Those of `all` that are not available are listed on standard error.
     ///
     /// # Errors
-    /// When a contender that was named is not available.
+    /// When a contender requested by name is not available.
     pub fn open(&mut self, wanted: &[Wanted]) -> Result<Vec<Box<dyn Contender>>> {
         let mut contenders: Vec<Box<dyn Contender>> = Vec::new();
         for wanted in wanted {
@@ -95,7 +95,7 @@ impl Sources {
         Ok(Box::new(Ptx::new(spec.to_string(), Box::new(GpuExecutor::open()?), folder, variant)))
     }
 
-    /// The folder of the code generator `name`, beside our own.
+    /// The folder of code generator `name`, next to our own.
     fn of_code_generator(&self, spec: &Spec, name: &str) -> Result<PtxFolder> {
         self.folder.by(name).map_err(|error| Error::Unavailable(format!("{spec}: {error}")))
     }
@@ -125,7 +125,7 @@ fn every_spec() -> Vec<Spec> {
     ours.into_iter().chain(Backend::ALL.map(Spec::Torch)).chain([Spec::Cubek(Strategy::Accelerated)]).collect()
 }
 
-/// Requires that `folder` has an entry called `variant`.
+/// Checks that `folder` has an entry called `variant`.
 fn require(folder: &PtxFolder, variant: &str) -> Result<()> {
     let names: Vec<_> = folder.entries().map(|(entry, _)| entry.name.as_str()).collect();
     match names.contains(&variant) {

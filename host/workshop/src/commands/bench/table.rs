@@ -23,7 +23,7 @@ const HEADER: [&str; 11] = [
     "launch µs",
 ];
 
-/// What was measured: circumstances first, then warnings, then the table.
+/// The measurements as text: setup first, then warnings, then the table.
 pub fn render(record: &BenchRecord) -> String {
     let mut text = circumstances(record);
     text += &remarks(record);
@@ -96,7 +96,7 @@ fn circumstances(record: &BenchRecord) -> String {
     )
 }
 
-/// Notes below the numbers: how much was checked, why a contender is missing, warnings.
+/// Notes below the table: how much was checked, why a contender is missing, warnings.
 fn remarks(record: &BenchRecord) -> String {
     let mut text = checked(record);
     for (what, rows) in record.remarks() {
@@ -109,7 +109,7 @@ fn checked(record: &BenchRecord) -> String {
     let checked = record.rows.iter().filter_map(Row::measurement).map(|measurement| &measurement.correctness);
     let fewest =
         checked.map(|correctness| (correctness.heads_checked, correctness.heads)).min_by_key(|(checked, heads)| {
-            // The smallest share, without division.
+            // Compares checked/heads without a division.
             checked * u64::from(u16::MAX) / heads
         });
     match fewest {

@@ -10,10 +10,10 @@ use crate::commands::output;
 
 const HEADER: [&str; 9] =
     ["case", "contender", "new µs", "old µs", "new / old", "95 % interval", "Cliff's δ", "p", "verdict"];
-/// Columns before the numbers.
+/// Number of columns before the numbers.
 const NAMES: usize = 2;
 
-/// A table and the verdict on the whole.
+/// The comparison as a table, with the overall verdict.
 pub fn text(comparison: &Comparison) -> String {
     let mut table = output::table();
     table.set_header(HEADER);
@@ -30,7 +30,7 @@ pub fn text(comparison: &Comparison) -> String {
     format!("{}\n\n{}{}\n", output::fitted(table), remarks(comparison, ""), whole(comparison))
 }
 
-/// The same in markdown, with what the new record was measured on.
+/// The same as markdown, with the device of the new record.
 pub fn markdown(comparison: &Comparison, new: &BenchRecord) -> String {
     let mut text = format!("**{}**\n\n", whole(comparison));
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));

@@ -8,10 +8,10 @@ use super::Diagnosis;
 use crate::commands::output;
 use contract::config::Element;
 
-/// Undecided rules shown by name unless all are.
+/// How many undecided rules are named, unless all are shown.
 const UNDECIDED_SHOWN: usize = 4;
 
-/// One paragraph for each diagnosis; with `all`, every rule.
+/// One paragraph per diagnosis; every rule with `all`.
 pub fn render(diagnoses: &[Diagnosis], all: bool) -> String {
     let paragraphs: Vec<_> = diagnoses.iter().map(|diagnosis| paragraph(diagnosis, all)).collect();
     paragraphs.join("\n")
@@ -67,7 +67,7 @@ fn list(evidence: &[Evidence]) -> String {
     evidence.iter().map(Evidence::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The rules that could not be decided, by what would decide them; `most` by name.
+/// The undecided rules, grouped by the measurement that would decide them; at most `most` by name.
 fn undecided(diagnosis: &Diagnosis, most: usize) -> String {
     let sources = [
         (Source::Bench, "a bench record: fa512 bench --json FILE", None),
@@ -92,7 +92,7 @@ fn undecided(diagnosis: &Diagnosis, most: usize) -> String {
         if !rules.is_empty() {
             let line = format!(" undecided   {}{more} (needs {what})\n", rules[..shown].join(", "));
             text += &output::wrapped(&line);
-            // On one line, to be copied.
+            // On one line, so that it can be copied.
             text += &command.map_or(String::new(), |command| format!("             {command}\n"));
         }
     }

@@ -1,4 +1,4 @@
-//! What a campaign found, as data.
+//! The result of a fuzz campaign, as data.
 
 use std::path::PathBuf;
 
@@ -10,15 +10,15 @@ use serde::Serialize;
 
 use crate::commands::Verdict;
 
-/// What a campaign found.
+/// The result of a campaign.
 #[derive(Serialize)]
 pub struct Record {
-    /// What was to be run.
+    /// The planned campaign.
     #[serde(flatten)]
     pub plan: Plan,
     /// Where it ran.
     pub device: Device,
-    /// Why there.
+    /// Why it ran there.
     pub device_reason: String,
     /// Folder of the PTX.
     pub folder: PathBuf,
@@ -28,13 +28,13 @@ pub struct Record {
     pub unfit: Vec<String>,
     /// Cases run.
     pub cases: u64,
-    /// Cases in which nothing was wrong.
+    /// Cases without a failure.
     pub passed_cases: u64,
     /// Results by distribution of the inputs.
     pub distributions: Vec<DistributionSummary>,
     /// The cases that failed.
     pub failed: Vec<FailedCase>,
-    /// Why the campaign ended before its time.
+    /// Why the campaign ended early.
     pub cannot_run: Option<String>,
     /// Whether it was ended by Ctrl-C.
     pub interrupted: bool,
@@ -42,29 +42,29 @@ pub struct Record {
     pub seconds: f64,
 }
 
-/// What was to be run.
+/// A planned campaign.
 #[derive(Serialize)]
 pub struct Plan {
     /// Seed of the cases.
     pub seed: u64,
-    /// Number of cases; `None` for as many as the time allows.
+    /// Number of cases; `None` for no limit.
     #[serde(rename = "planned_cases")]
     pub cases: Option<u64>,
-    /// How large problems were.
+    /// Limits on the size of problems.
     pub limits: Limits,
 }
 
-/// A [`Record`] and what follows from it.
+/// A [`Record`] with its verdict.
 #[derive(Serialize)]
 pub struct JudgedRecord<'a> {
-    /// Whether everything that was planned was run, and passed.
+    /// Whether everything planned was run, and passed.
     passed: bool,
     #[serde(flatten)]
     record: &'a Record,
 }
 
 impl Record {
-    /// How the command ends: a failure outweighs cases that could not be run.
+    /// The command's verdict: a failure outweighs cases that could not be run.
     pub fn verdict(&self) -> Verdict {
         if !self.failed.is_empty() {
             Verdict::Fail
@@ -75,7 +75,7 @@ impl Record {
         }
     }
 
-    /// The record for programs.
+    /// The record as output for programs.
     pub fn with_verdict(&self) -> JudgedRecord<'_> {
         JudgedRecord { passed: self.verdict() == Verdict::Pass, record: self }
     }

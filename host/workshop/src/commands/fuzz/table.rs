@@ -10,10 +10,10 @@ use crate::commands::{Verdict, output};
 
 /// Failed cases shown in full.
 const SHOWN: usize = 10;
-/// Failures shown of one case.
+/// Failures shown per case.
 const FAILURES_SHOWN: usize = 3;
 
-/// One row a distribution, and below the table every kind of failure with the command that repeats it.
+/// One row per distribution; below, every kind of failure with the command that reproduces it.
 pub fn render(record: &Record) -> String {
     let mut text = output::wrapped(&heading(record));
     let mut table = output::table();
@@ -61,7 +61,7 @@ fn heading(record: &Record) -> String {
     text
 }
 
-/// A bar for each count, as high as its share on a scale of powers of ten, so that one element in a million still shows.
+/// A histogram with a bar per count. Heights are logarithmic, so that one element in a million is still visible.
 fn histogram(elements: &Severities) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let total: u64 = elements.counts().iter().sum();

@@ -1,4 +1,4 @@
-//! `fa512 map draw`: a map as an image or a page.
+//! `fa512 map draw`: draws a map as an image or a page.
 
 use std::path::PathBuf;
 

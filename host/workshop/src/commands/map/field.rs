@@ -1,4 +1,4 @@
-//! The contenders at a point: our chosen kernel, our other kernels that accept it, and libraries.
+//! The contenders at a point of the map: our chosen kernel, our other kernels that accept the problem, and libraries.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use contract::problem::Problem;
 pub struct Contenders {
     gpu: GpuExecutor,
     folder: Arc<PtxFolder>,
-    /// Those that take part at every point, ours among them.
+    /// Contenders that take part at every point, including ours.
     always: Vec<Box<dyn Contender>>,
-    /// All our kernels by name, where they are timed, too.
+    /// All our kernels by name, if they are timed too.
     kernels: Vec<(String, Box<dyn Contender>)>,
 }
 
 impl Contenders {
-    /// `always`, and with `all` every entry of `folder`.
+    /// The contenders `always`, and with `all` also every entry of `folder`.
     pub fn new(gpu: GpuExecutor, folder: Arc<PtxFolder>, always: Vec<Box<dyn Contender>>, all: bool) -> Result<Self> {
         let entries = folder.entries().filter(|_| all);
         let kernel = |name: &str| -> Result<(String, Box<dyn Contender>)> {
@@ -35,7 +35,7 @@ impl Contenders {
         Ok(Self { gpu, folder, always, kernels })
     }
 
-    /// Names of the entries that compute `problem`, but for the one that is chosen for it, which is timed as ours.
+    /// Names of the entries that compute `problem`, except the chosen one, which is already timed as ours.
     fn others(&self, problem: &Problem) -> Vec<String> {
         let device = self.gpu.device();
         let chosen = variant::choose(&self.folder, problem, device, None).map(|choice| choice.entry.name.clone()).ok();
@@ -46,7 +46,7 @@ impl Contenders {
 
 impl Field for Contenders {
     fn of(&mut self, case: &Case) -> Result<Vec<&mut Box<dyn Contender>>> {
-        // The driver refuses everything once a kernel has faulted.
+        // After a kernel has faulted, the driver refuses every call.
         let probe = self.gpu.allocate("a probe of the context", 1)?;
         self.gpu.free(probe)?;
         let names = self.others(&case.problem()?);

@@ -1,4 +1,4 @@
-//! `fa512 map fit`: the constants by which times are predicted, from maps.
+//! `fa512 map fit`: fits the constants of predicted times to maps.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     Ok(Verdict::Pass)
 }
 
-/// The map at `path`, without the kernels that other records are the ones to take from.
+/// The map at `path`, without the kernels that are taken from other records.
 fn load(path: &Path, options: &Options) -> Result<Map> {
     let mut map = Map::load(path)?;
     let is_left_out = |records: &[PathBuf]| !records.is_empty() && records.iter().all(|of| of != path);
@@ -55,7 +55,7 @@ fn load(path: &Path, options: &Options) -> Result<Map> {
     Ok(map)
 }
 
-/// The kernels of a class in a few words.
+/// A short name of a class of kernels.
 fn name(class: &KernelClass, constants: &Constants) -> String {
     let KernelClass { kind, rows, keys, columns, .. } = *class;
     let overlap = class.overlap.words().map_or_else(String::new, |words| format!(", {words}"));

@@ -40,11 +40,11 @@ use crate::commands::ptx_options::PtxOptions;
 use crate::commands::tuned_option::TunedOption;
 use crate::commands::{Verdict, element_parser, gpu_for_times, layout_parser, mask_parser, output};
 
-/// Resamples of intervals, which a map does not keep.
+/// Bootstrap resamples; a map does not keep intervals.
 const RESAMPLES: usize = 1;
-/// How long a contender runs before its first sample, ms: clocks stay up from one point to the next.
+/// Warm-up of a contender before its first sample, ms. Short, since clocks stay up from one point to the next.
 const WARM_UP_MS: f64 = 3.0;
-/// What a sample should take at least, µs.
+/// Minimum duration of a sample, µs.
 const SAMPLE_US: f64 = 300.0;
 
 /// Measure a map on a GPU: every contender is checked, then timed in turns, at each point
@@ -138,7 +138,7 @@ enum Variants {
     All,
 }
 
-/// Reads a range of sizes as in `1..4096`, both ends in it.
+/// Parses a range of sizes such as `1..4096`, both ends included.
 fn range(text: &str) -> std::result::Result<RangeInclusive<u32>, String> {
     let ends = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
     match ends {
@@ -168,7 +168,7 @@ impl Options {
         points::cases(&shapes, &self.elements, &self.masks, self.layout, &limits, ceilings)
     }
 
-    /// `cases` in the order in which they are measured: those of the shapes that were asked for first.
+    /// `cases` in measuring order: the requested shapes first.
     fn in_order(&self, cases: Vec<Case>, folder: &PtxFolder, device: &Device) -> Vec<Case> {
         let gpu = device.gpu();
         let costs = Costs::find(folder.costs(), &gpu).filter(|_| self.unsure);
@@ -250,12 +250,12 @@ fn header(
     }
 }
 
-/// `entry`, unless it is for packed sequences, which no point has.
+/// `entry`, unless it is for packed sequences, which no point of a map has.
 fn listed(entry: &Entry) -> Option<Kernel> {
     (entry.sequence != Sequence::Packed).then(|| Kernel { entry: entry.name.clone(), config: entry.config })
 }
 
-/// Prints what was found.
+/// Prints the results.
 fn report(options: &Options, journal: &Journal, end: End, points: usize) -> Result<Verdict> {
     let map = journal.map();
     let mut shown = text::map(map, options.worst);

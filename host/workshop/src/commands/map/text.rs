@@ -10,10 +10,10 @@ use contract::cost::{self, Costs};
 
 use crate::commands::output;
 
-/// Worst points that are shown.
+/// Default number of worst points shown.
 pub const SHOWN: usize = 10;
 
-/// What failed, the worst points, and the means.
+/// Failures, the worst points, and the means.
 pub fn map(map: &Map, worst: usize) -> String {
     let standings = standings(map);
     let mut text = format!("{}, {} points\n", map.header.environment.device.name, map.points.len());
@@ -32,7 +32,7 @@ pub fn map(map: &Map, worst: usize) -> String {
     text
 }
 
-/// How the choice by predicted times would be at these points.
+/// How good the choice by predicted times is at these points.
 fn predicted(map: &Map) -> String {
     let regret = |costs| regret_of(map, costs).ok().flatten();
     let costs = Costs::find(cost::SHIPPED, &map.header.environment.device.gpu());
@@ -54,7 +54,7 @@ fn failures(map: &Map) -> String {
     map.points.iter().flat_map(|point| point.results.iter().filter_map(|outcome| line(&point.case, outcome))).collect()
 }
 
-/// A table of points with their ratios; of a point, our time and its case stand between what `rest` says.
+/// A table of points with their ratios. Our time and the case stand between the columns of `rest`.
 fn ranked<'s, 'a: 's>(
     header: [&str; 6],
     points: impl Iterator<Item = (f64, &'s Standing<'a>)>,
@@ -71,7 +71,7 @@ fn ranked<'s, 'a: 's>(
     rendered(table, 3)
 }
 
-/// Geometric means of the ratios to the best peer, and of the times of the chosen kernels over those of the best.
+/// Geometric means of the ratios to the best peer, and of the chosen kernel's time over the best kernel's.
 fn means(standings: &[Standing]) -> String {
     let mut table = output::table();
     table.set_header(["peer / ours", "lowest", "< 1", &format!("< {AHEAD}"), "points", ""]);
@@ -91,7 +91,7 @@ fn means(standings: &[Standing]) -> String {
     text
 }
 
-/// `table` with numbers in its first `numbers` columns; nothing where it has no rows.
+/// `table` as text, its first `numbers` columns right-aligned; empty if it has no rows.
 fn rendered(mut table: comfy_table::Table, numbers: usize) -> String {
     if table.is_empty() {
         return String::new();

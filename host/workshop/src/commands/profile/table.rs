@@ -1,4 +1,4 @@
-//! The six numbers that matter, each with what good looks like.
+//! The six numbers, each with its good range.
 
 use crate::ncu::{Profile, Stall};
 use comfy_table::Cell;
@@ -9,7 +9,7 @@ use crate::commands::output;
 /// Stall reasons shown.
 const STALLS_SHOWN: usize = 3;
 
-/// One row for each number, and where the files are.
+/// One row per number, and the paths of the files.
 pub fn render(profile: &Profile, files: Option<&Files>) -> String {
     let mut table = output::table();
     table.set_header(["", "measured", "good is"]);

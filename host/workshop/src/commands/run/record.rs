@@ -1,4 +1,4 @@
-//! What a run found, as data.
+//! The result of a run, as data.
 
 use std::path::PathBuf;
 
@@ -20,27 +20,27 @@ use contract::refusal::Tensor;
 use contract::view::Layout;
 use serde::Serialize;
 
-/// Everything a run found, and what is needed to repeat it.
+/// The result of a run, and what is needed to reproduce it.
 #[derive(Serialize)]
 pub struct Record {
-    /// Whether nothing is wrong.
+    /// Whether everything passed.
     pub passed: bool,
-    /// Where it ran.
+    /// The device it ran on.
     pub device: Device,
-    /// Why there.
+    /// Why that device.
     pub device_reason: String,
     /// Name of the entry.
     pub variant: String,
-    /// Why it was chosen, in a word or two; for the table.
+    /// Short form of the reason for its choice, for the table.
     #[serde(skip)]
     pub variant_brief: String,
-    /// Why it was chosen.
+    /// The reason for its choice.
     pub variant_reason: String,
-    /// The PTX.
+    /// The PTX it came from.
     pub ptx: Ptx,
-    /// What was computed.
+    /// The problem that was computed.
     pub problem: Problem,
-    /// Where the inputs came from.
+    /// The source of the inputs.
     pub source: Source,
     /// Launch geometry.
     pub launch: Launch,
@@ -48,20 +48,20 @@ pub struct Record {
     pub check: Option<check::Report>,
     /// Inputs that the kernel changed.
     pub changed_inputs: Vec<String>,
-    /// Guards that the kernel wrote to.
+    /// Guard regions that the kernel wrote to.
     pub damaged_guards: Vec<GuardDamage>,
-    /// What the simulator found.
+    /// Findings of the simulator.
     pub findings: Vec<ptx_sim::Finding>,
-    /// What the simulator counted.
+    /// Counters of the simulator.
     pub counters: Option<ptx_sim::Counters>,
-    /// Wall-clock seconds of the launch with its copies.
+    /// Wall-clock seconds of the launch including copies.
     pub execution_seconds: f64,
-    /// Device times; absent in the simulator and when a check failed.
+    /// Device times; absent in the simulator and if a check failed.
     pub timing: Option<Timing>,
 }
 
 impl Record {
-    /// Whether no check failed and nothing was found.
+    /// Whether no check failed and there are no findings.
     pub fn everything_passed(&self) -> bool {
         self.check.as_ref().is_none_or(check::Report::passed)
             && self.changed_inputs.is_empty()
@@ -70,7 +70,7 @@ impl Record {
     }
 }
 
-/// Where the PTX came from.
+/// Origin of the PTX.
 #[derive(Serialize)]
 pub struct Ptx {
     /// Folder.
@@ -100,47 +100,47 @@ impl Ptx {
     }
 }
 
-/// What was computed.
+/// The problem that was computed.
 #[derive(Serialize)]
 pub struct Problem {
-    /// B, H, S and D; of packed sequences B is 1, and S the rows of all.
+    /// B, H, S and D; for packed sequences B is 1 and S the total number of rows.
     #[serde(flatten)]
     pub shape: Shape,
-    /// The rows at which packed sequences begin, and where the last one ends.
+    /// First row of each packed sequence, then the end of the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cu_seqlens: Option<Vec<u32>>,
-    /// The same of K and V, where they have lengths of their own.
+    /// The same for K and V, if they have other lengths than Q.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cu_seqlens_k: Option<Vec<u32>>,
-    /// Rows of Q that the entries of a padded batch use.
+    /// Rows of Q that each entry of a padded batch uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seqused_q: Option<Vec<u32>>,
-    /// Rows of K and V that they use.
+    /// Rows of K and V that each entry uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seqused_k: Option<Vec<u32>>,
     /// Element type of Q, K, V and O.
     pub element: Element,
     /// Mask.
     pub mask: Mask,
-    /// Where the positions of queries lie among the keys.
+    /// How queries are aligned with keys.
     pub alignment: Alignment,
     /// Factor on the scores.
     pub scale: f64,
-    /// What is done to the scores.
+    /// Score modifications.
     #[serde(skip_serializing_if = "ScoreModForm::is_none")]
     pub score_mod: ScoreModForm,
-    /// Order of the dimensions of tensors that are not among the views.
+    /// Dimension order of the tensors that are not in `views`.
     pub layout: Layout,
-    /// Tensors that are not contiguous from the beginning of their buffers.
+    /// Tensors that are not contiguous from the beginning of their buffer.
     pub views: Vec<View>,
 }
 
-/// Where the rows of a tensor lie in its buffer, in elements.
+/// Layout of a tensor in its buffer, in elements.
 #[derive(Serialize)]
 pub struct View {
     /// `Q`, `K`, `V` or `O`.
     pub tensor: &'static str,
-    /// From the beginning of the buffer to the first row.
+    /// Offset of the first row in the buffer.
     pub offset: u64,
     /// From one batch entry to the next.
     pub batch_stride: u64,
@@ -151,7 +151,7 @@ pub struct View {
 }
 
 impl Problem {
-    /// Describes the problem of `inputs`, whose tensors are contiguous in `layout` unless they are views.
+    /// Describes the problem of `inputs`, whose tensors are contiguous in `layout` unless listed as views.
     pub fn new(inputs: &Inputs, layout: Layout, score_mod: ScoreModForm) -> Self {
         let problem = inputs.problem();
         let array = |tensor| inputs.array(tensor).map(<[u32]>::to_vec);
@@ -179,15 +179,15 @@ impl Problem {
     }
 }
 
-/// Where the inputs came from.
+/// Source of the inputs.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// They were generated.
     Generated {
-        /// How.
+        /// The distribution.
         distribution: Distribution,
-        /// From which seed.
+        /// The seed.
         seed: u64,
     },
     /// They were read from files.
@@ -222,20 +222,20 @@ impl Launch {
 /// Device times.
 #[derive(Serialize)]
 pub struct Timing {
-    /// How samples were taken.
+    /// Sampling protocol.
     pub protocol: Protocol,
-    /// What a sample is.
+    /// Calls per sample.
     pub batch: Batch,
-    /// The samples in a few numbers, µs.
+    /// Summary of the samples, µs.
     pub summary_us: Summary,
     /// 10¹² floating-point operations per second at the median, counted as 4·B·H·S²·D, halved for a causal mask.
     pub teraflops: f64,
-    /// All samples in the order they were taken, µs.
+    /// All samples in the order in which they were taken, µs.
     pub samples_us: Samples,
 }
 
 impl Timing {
-    /// Takes `count` samples of a call of `problem`.
+    /// Takes `count` samples of a call and summarises them.
     ///
     /// # Errors
     /// When a launch fails.
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
     use crate::timing::L2;
 
-    /// Takes these samples.
+    /// A sampler that returns these samples.
     struct Stub<'a>(std::slice::Iter<'a, f64>);
 
     impl Sampler for Stub<'_> {

@@ -10,7 +10,7 @@ use contract::problem::{Alignment, Shape};
 use super::record::{Record, Source, View};
 use crate::commands::output;
 
-/// The table of `record`, and below it every finding in full.
+/// The table of `record`, followed by every finding in full.
 pub fn render(record: &Record, findings: &ptx_diagnostics::Renderer) -> String {
     let mut table = output::table();
     let mut row = |name: &str, text: String| {
@@ -82,7 +82,7 @@ fn problem(record: &Record) -> String {
     )
 }
 
-/// A number in a few digits.
+/// A number with few digits.
 fn number(number: f64) -> String {
     if number != 0.0 && !(1e-4..1e7).contains(&number.abs()) { format!("{number:e}") } else { number.to_string() }
 }

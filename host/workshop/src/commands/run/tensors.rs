@@ -1,4 +1,4 @@
-//! Where the tensors of a run come from and go to.
+//! Inputs and outputs of a run: generated, or read from and written to files.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use super::record::Source;
 use super::{Options, views};
 use crate::commands::output;
 
-/// Q, K and V, from files when they are named, else generated.
+/// Q, K and V: read from files if they are named, else generated.
 pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
     let mask = if options.causal { Mask::Causal } else { options.mask };
     let problem = |shape: Shape| {
@@ -57,7 +57,7 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
     Ok((inputs, Source::Generated { distribution: options.distribution, seed: options.seed }))
 }
 
-/// The sequences that the rows are to be.
+/// The requested sequence lengths.
 fn lengths(options: &Options) -> Result<Option<Lengths>> {
     match (&options.lengths, &options.kv_lengths) {
         (Some(lengths), None) => Ok(Some(Lengths::Shared(lengths.clone()))),
@@ -69,13 +69,13 @@ fn lengths(options: &Options) -> Result<Option<Lengths>> {
     }
 }
 
-/// Rows of packed sequences together.
+/// Total rows of packed sequences.
 fn rows(lengths: &[u32]) -> Result<u32> {
     let sum: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
     u32::try_from(sum).map_err(|_| Error::Invalid(format!("--lengths has {sum} rows together; make it less than 2^32")))
 }
 
-/// Reads Q, K and V. K and V have one shape, which may have other heads and rows than that of Q.
+/// Reads Q, K and V. K and V have the same shape, which may differ from Q's in heads and rows.
 fn read_storages(
     paths: [&PathBuf; 3],
     read: impl Fn(&PathBuf) -> Result<npy::Array>,
@@ -98,7 +98,7 @@ fn read_storages(
     Ok((shape, arrays.map(|array| array.elements)))
 }
 
-/// Writes O and LSE where that was asked for. Outputs that are known to be wrong are not written.
+/// Writes O and LSE if requested. Outputs that are known to be wrong are not written.
 pub fn write_outputs(options: &Options, problem: &Problem, outputs: &check::Outputs, passed: bool) -> Result<()> {
     let wanted: Vec<&Path> = options.out.iter().chain(&options.lse).map(PathBuf::as_path).collect();
     if !passed && !wanted.is_empty() {

@@ -1,4 +1,4 @@
-//! Strides and offsets of single tensors, as given on the command line.
+//! Command-line strides and offsets of individual tensors.
 
 use std::str::FromStr;
 
@@ -86,7 +86,7 @@ fn number(text: &str) -> std::result::Result<u64, String> {
     text.trim().parse().map_err(|error| format!("{text:?} is not a number of elements: {error}"))
 }
 
-/// `problem` with the strides and offsets that were asked for.
+/// `problem` with the requested strides and offsets.
 pub fn apply(problem: Problem, strides: &[TensorStride], offsets: &[TensorOffset]) -> Result<Problem> {
     let mut views = *problem.views();
     for TensorStride { tensor, strides } in strides {

@@ -1,4 +1,4 @@
-//! The GPU as a place to sanitize: compute-sanitizer runs this very program.
+//! Sanitizing on a GPU: compute-sanitizer runs this program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use ptx_sim::Finding;
 use super::sweep::{Case, VariantCases};
 use crate::commands::find_program;
 
-/// compute-sanitizer, and what it runs.
+/// compute-sanitizer and the program it runs.
 pub struct ComputeSanitizer {
     tool: PathBuf,
     program: PathBuf,
@@ -21,7 +21,7 @@ impl ComputeSanitizer {
     /// Finds the tool.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it is not there, with what to do.
+    /// [`Error::Unavailable`] when it is not installed; the message says how to get it.
     pub fn find(ptx_folder: &Path) -> Result<Self> {
         let tool = find_program("compute-sanitizer").ok_or_else(|| {
             Error::Unavailable(
@@ -34,7 +34,7 @@ impl ComputeSanitizer {
         Ok(Self { tool, program, ptx_folder: ptx_folder.to_owned() })
     }
 
-    /// What all tools find in one case.
+    /// Findings of all tools in one case.
     pub fn execute(&self, variant: &VariantCases<'_>, case: &Case) -> Result<Vec<Finding>> {
         let mut found = Vec::new();
         for tool in TOOLS {
@@ -43,7 +43,7 @@ impl ComputeSanitizer {
         Ok(found)
     }
 
-    /// What one tool prints about `fa512 run`, whose own exit code says nothing of the tool's findings.
+    /// Output of one tool for `fa512 run`, whose exit code is unrelated to the tool's findings.
     fn output(&self, tool: &str, variant: &VariantCases<'_>, case: &Case) -> Result<String> {
         let shape = case.problem.shape();
         let mut command = Command::new(&self.tool);

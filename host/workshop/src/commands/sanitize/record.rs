@@ -1,4 +1,4 @@
-//! What a sweep found, as data.
+//! The result of a sweep, as data.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -10,31 +10,31 @@ use serde::Serialize;
 use super::sweep::{Case, CaseRecord, VariantCases};
 use crate::commands::Verdict;
 
-/// What a sweep found.
+/// The result of a sweep.
 #[derive(Serialize)]
 pub struct Record {
     /// Where it ran.
     pub device: Device,
     /// Folder of the PTX.
     pub folder: PathBuf,
-    /// Schedules of the simulator that every case ran under; `None` on a GPU.
+    /// Number of schedules of the simulator per case; `None` on a GPU.
     pub schedules: Option<u64>,
-    /// Whether it was ended before all cases had run.
+    /// Whether it was interrupted before all cases had run.
     pub interrupted: bool,
     /// The variants.
     pub variants: Vec<VariantRecord>,
 }
 
-/// A [`Record`] and what follows from it.
+/// A [`Record`] with its verdict.
 #[derive(Serialize)]
 pub struct JudgedRecord<'a> {
-    /// Whether every case ran and nothing was found.
+    /// Whether every case ran without findings.
     passed: bool,
     #[serde(flatten)]
     record: &'a Record,
 }
 
-/// What was found in one variant.
+/// The findings in one variant.
 #[derive(Serialize)]
 pub struct VariantRecord {
     /// Name of the entry.
@@ -43,36 +43,36 @@ pub struct VariantRecord {
     pub planned_cases: usize,
     /// Cases run.
     pub cases: usize,
-    /// What was found, one for each class and place.
+    /// Findings, one per class and place.
     pub findings: Vec<Found>,
-    /// Why the device does not run the variant at all.
+    /// Why the device cannot run the variant at all.
     pub unfit: Option<String>,
-    /// Why a case could not be run; those after it were not.
+    /// Why a case could not be run; later ones were not tried.
     pub cannot_run: Option<String>,
     /// Wall-clock seconds.
     pub seconds: f64,
 }
 
-/// A finding and where it was made.
+/// A finding and where it occurred.
 #[derive(Serialize)]
 pub struct Found {
-    /// The finding, as first made.
+    /// The finding, as first reported.
     pub finding: Finding,
-    /// The first case it was made in.
+    /// The first case in which it occurred.
     pub first_case: CaseRecord,
     /// That case, as text.
     #[serde(skip)]
     pub first_case_text: String,
-    /// The schedule it was first made under; 0 on a GPU.
+    /// The first schedule under which it occurred; 0 on a GPU.
     pub first_schedule: u64,
-    /// Number of cases it was made in.
+    /// Number of cases in which it occurred.
     pub cases: usize,
-    /// The schedules it was made under, in any case.
+    /// All schedules under which it occurred, in any case.
     pub schedules: BTreeSet<u64>,
 }
 
 impl VariantRecord {
-    /// A variant of which nothing has been run.
+    /// A variant before its first case.
     pub fn new(variant: &VariantCases<'_>) -> Self {
         Self {
             variant: variant.entry.name.clone(),
@@ -85,7 +85,7 @@ impl VariantRecord {
         }
     }
 
-    /// Adds what one case found, a list for each of the `schedules` that it ran under; it counts when it ran under all.
+    /// Adds the findings of a case, one list per schedule. The case counts only if all `schedules` ran.
     pub fn add(&mut self, case: &Case, findings: Vec<Vec<Finding>>, schedules: u64) {
         self.cases += usize::from(findings.len() as u64 == schedules);
         let mut seen = BTreeSet::new();
@@ -112,7 +112,7 @@ impl VariantRecord {
 }
 
 impl Record {
-    /// How the command ends: a finding outweighs a case that could not be run.
+    /// The command's verdict: a finding outweighs a case that could not be run.
     pub fn verdict(&self) -> Verdict {
         if self.variants.iter().any(|variant| !variant.findings.is_empty()) {
             Verdict::Fail
@@ -123,7 +123,7 @@ impl Record {
         }
     }
 
-    /// The record for programs.
+    /// The record as output for programs.
     pub fn with_verdict(&self) -> JudgedRecord<'_> {
         JudgedRecord { passed: self.verdict() == Verdict::Pass, record: self }
     }

@@ -1,4 +1,4 @@
-//! Which variants are run on which problems.
+//! Selects the variants and problems of a sweep.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use contract::problem::{Problem, Shape};
 use contract::view::Layout;
 use serde::Serialize;
 
-/// What the user wants to see run.
+/// The requested variants and problems.
 #[derive(Clone, Debug)]
 pub struct Selection<'a> {
     /// Names of entries; empty for all.
@@ -33,20 +33,20 @@ pub struct Selection<'a> {
     pub batch: u32,
     /// Number of heads.
     pub heads: u32,
-    /// Head dimension; `None` for that of the tiles of each variant.
+    /// Head dimension; `None` for the columns of each variant's tiles.
     pub head_dim: Option<u32>,
 }
 
 /// One problem.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What is computed; of packed sequences, on all their rows.
+    /// The problem; for packed sequences over all rows.
     pub problem: Problem,
-    /// Lengths of the sequences, where they are packed.
+    /// Sequence lengths, if packed.
     pub lengths: Option<Vec<u32>>,
     /// Order of the dimensions.
     pub layout: Layout,
-    /// Whether LSE is asked for.
+    /// Whether LSE is requested.
     pub with_lse: bool,
 }
 
@@ -64,14 +64,14 @@ impl fmt::Display for Case {
 /// The case as data.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseRecord {
-    /// B, H and S; of packed sequences 1, H and the rows of all.
+    /// B, H and S; for packed sequences 1, H and the total number of rows.
     pub shape: Shape,
-    /// Lengths of the sequences, where they are packed.
+    /// Sequence lengths, if packed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lengths: Option<Vec<u32>>,
     /// Order of the dimensions.
     pub layout: Layout,
-    /// Whether LSE is asked for.
+    /// Whether LSE is requested.
     pub with_lse: bool,
 }
 
@@ -82,23 +82,23 @@ impl From<&Case> for CaseRecord {
     }
 }
 
-/// A variant and what it is run on.
+/// A variant and its cases.
 #[derive(Clone, Debug)]
 pub struct VariantCases<'a> {
     /// The entry.
     pub entry: &'a Entry,
     /// The module it is in.
     pub module: &'a PtxModule,
-    /// Its problems.
+    /// Its cases.
     pub cases: Vec<Case>,
-    /// Why the device cannot run it; it has no cases then.
+    /// Why the device cannot run it; it then has no cases.
     pub unfit: Option<String>,
 }
 
-/// Everything that is run.
+/// A planned sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep<'a> {
-    /// The selected variants that accept any of the problems, in the manifest's order.
+    /// The selected variants that accept any of the problems, in manifest order.
     pub variants: Vec<VariantCases<'a>>,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Sweep<'a> {
     /// The cases of `selection` on `device`.
     ///
     /// # Errors
-    /// When a variant does not exist, a problem is not acceptable, or nothing is left to run.
+    /// When a variant does not exist, a problem is not accepted, or there is nothing to run.
     pub fn plan(folder: &'a PtxFolder, device: &Device, selection: &Selection<'_>) -> Result<Self> {
         let names: Vec<&str> = folder.entries().map(|(entry, _)| entry.name.as_str()).collect();
         if let Some(unknown) = selection.variants.iter().find(|name| !names.contains(&name.as_str())) {
@@ -177,8 +177,8 @@ fn cases(entry: &Entry, selection: &Selection<'_>) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// The rows of a case, and the lengths of their sequences where `entry` computes packed ones: `sequence` in each batch entry,
-/// and between them an empty one and one of a single row.
+/// The shape of a case, and sequence lengths if `entry` is for packed sequences: `sequence` for each batch entry, and
+/// between them an empty sequence and one of a single row.
 fn rows(entry: &Entry, selection: &Selection<'_>, sequence: u32) -> (Shape, Option<Vec<u32>>) {
     let Selection { batch, heads, .. } = *selection;
     if entry.sequence != Sequence::Packed {
@@ -189,8 +189,8 @@ fn rows(entry: &Entry, selection: &Selection<'_>, sequence: u32) -> (Shape, Opti
     (Shape::new(1, heads, lengths.iter().sum()), Some(lengths))
 }
 
-/// Lengths at which a kernel may go wrong: one row, one less and one more than a tile of queries or keys, and just enough
-/// steps for the pipeline to come back to its first stage.
+/// Lengths at which a kernel may fail: one row, one less and one more than a tile of queries or keys, and just enough
+/// steps for the pipeline to reuse its first stage.
 fn tile_edges(entry: &Entry) -> BTreeSet<u32> {
     let config = entry.config;
     match entry.sequence {

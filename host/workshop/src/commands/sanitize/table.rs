@@ -5,7 +5,7 @@ use comfy_table::Cell;
 use super::record::{Found, Record, VariantRecord};
 use crate::commands::{Verdict, output};
 
-/// One row a variant, and below the table every finding in full.
+/// One row per variant; below, every finding in full.
 pub fn render(record: &Record, renderer: &ptx_diagnostics::Renderer) -> String {
     let mut table = output::table();
     table.set_header(["variant", "cases", "findings", "time"]);
