@@ -1,34 +1,34 @@
-//! What NVIDIA's compute-sanitizer prints, as findings (Compute Sanitizer User Manual: "Memcheck Tool", "Racecheck Tool",
-//! "Initcheck Tool", "Synccheck Tool").
+//! Parses the output of NVIDIA's compute-sanitizer into findings (Compute Sanitizer User Manual: "Memcheck Tool",
+//! "Racecheck Tool", "Initcheck Tool", "Synccheck Tool").
 //!
-//! The tool knows nothing of PTX: its findings name the entry in place of a PTX file, line 0, and no instruction.
+//! The tool does not know PTX: its findings have the entry's name in place of a PTX file, line 0, and no instruction.
 
 use ptx_sim::{Finding, FindingClass, LaneAddress, Location, SourceLocation};
 
 use crate::error::{Error, Result};
 
-/// The tools that are run, by their names on the command line.
+/// The tools, by their command-line names.
 pub const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"];
 
-/// What begins every line that is the tool's and not the program's.
+/// Prefix of lines printed by the tool, as opposed to the program.
 const PREFIX: &str = "=========";
 
-/// The options with which `tool` checks a kernel whose blocks have `mbarriers` mbarriers.
+/// Options of `tool` for a kernel whose blocks have `mbarriers` mbarriers.
 pub fn options(tool: &str, mbarriers: u32) -> Vec<String> {
     let mut options = ["--tool", tool, "--print-limit", "1000"].map(str::to_owned).to_vec();
-    // It knows the mbarriers of a block from what nvcc adds to a program; without them, it takes what they order for races.
+    // It learns the number of mbarriers from what nvcc adds to a program. Without it, accesses that they order look
+    // like races.
     if tool == "racecheck" && mbarriers > 0 {
         options.push(format!("--num-cuda-barriers={mbarriers}"));
     }
     options
 }
 
-/// The findings in the output of one tool for a kernel called `entry`; errors that differ in nothing but thread and
-/// address become one.
+/// The findings in the output of one tool for kernel `entry`. Errors that differ only in thread and address are merged.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when there is no summary, or it counts errors of which none was understood: output that cannot
-/// be read is never taken for a clean run.
+/// [`Error::Unavailable`] when there is no summary, or it counts errors but none was recognised: output that cannot
+/// be parsed is never taken for a clean run.
 pub fn findings(output: &str, entry: &str) -> Result<Vec<Finding>> {
     let mut reports: Vec<Finding> = Vec::new();
     let mut summary = None;
@@ -53,18 +53,18 @@ pub fn findings(output: &str, entry: &str) -> Result<Vec<Finding>> {
     }
 }
 
-/// The number of errors in the last line of a tool.
+/// The number of errors in a tool's last line.
 fn summarised_errors(line: &str) -> Option<u64> {
     let rest = line.strip_prefix("ERROR SUMMARY:").or_else(|| line.strip_prefix("RACECHECK SUMMARY:"))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// The class of the error that a line begins, if it begins one.
+/// The class of the error that begins in this line, if one does.
 fn class_of(line: &str) -> Option<FindingClass> {
     let line = line.to_ascii_lowercase();
     let begins = |text: &str| line.starts_with(text);
     if begins("invalid __") {
-        // Misaligned ones say so in a later line.
+        // For misaligned accesses a later line says so.
         Some(FindingClass::OutOfBounds)
     } else if begins("uninitialized ") {
         Some(FindingClass::Uninitialised)
@@ -91,7 +91,7 @@ fn finding(class: FindingClass, line: &str, entry: &str) -> Finding {
     }
 }
 
-/// Adds what a line below the first of an error says.
+/// Adds the information in a further line of an error.
 fn add_detail(finding: &mut Finding, line: &str) {
     if let Some(place) = line.strip_prefix("at ") {
         finding.at.source = source(place);
@@ -110,7 +110,7 @@ fn add_detail(finding: &mut Finding, line: &str) {
     }
 }
 
-/// Reads `(9,0,0) in block (0,0,0)`; the blocks of our kernels extend in x only.
+/// Parses `(9,0,0) in block (0,0,0)`; our kernels' blocks extend in x only.
 fn add_thread(finding: &mut Finding, text: &str) {
     let mut triples = text.split('(').skip(1).filter_map(|triple| {
         let mut numbers = triple.split(')').next()?.split(',').map(|number| number.trim().parse().ok());
@@ -121,7 +121,7 @@ fn add_thread(finding: &mut Finding, text: &str) {
     }
 }
 
-/// The `FILE:LINE` behind the last ` in ` that has one.
+/// The last `FILE:LINE` that follows ` in `.
 fn source(text: &str) -> Option<SourceLocation> {
     text.rsplit(" in ").find_map(|place| {
         let (file, rest) = place.split_once(':')?;
@@ -130,13 +130,13 @@ fn source(text: &str) -> Option<SourceLocation> {
     })
 }
 
-/// One finding for each class, message and place, with the lanes of the first warp.
+/// One finding per class, message and place, with the lanes of the first warp.
 fn merged(reports: Vec<Finding>) -> Vec<Finding> {
     let mut merged: Vec<Finding> = Vec::new();
     for mut report in reports {
         report.lanes = report.at.lane.map(|lane| LaneAddress { lane, address: report.address }).into_iter().collect();
         let key = |finding: &Finding| {
-            // How far an address lies from the nearest allocation differs between threads.
+            // The distance of an address from the nearest allocation differs between threads.
             let message = finding.message.split("; and is ").next().map(str::to_owned);
             (finding.class, message, finding.at.source.clone(), finding.at.inlined_at.clone())
         };
@@ -164,7 +164,7 @@ fn unreadable(what: &str, output: &str) -> Error {
 mod tests {
     use super::*;
 
-    // The texts are compute-sanitizer 2025.3.1's on an H200, of planted bugs, without most threads and host frames.
+    // Output of compute-sanitizer 2025.3.1 for planted bugs on an H200, without most threads and host frames.
 
     #[test]
     fn racecheck_is_told_of_the_mbarriers_that_there_are() {

@@ -1,4 +1,4 @@
-//! Which tuned table a command takes.
+//! The option that selects a tuned table.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub struct TunedOption {
 }
 
 impl TunedOption {
-    /// `folder` with the table that is named.
+    /// `folder` with the selected table.
     ///
     /// # Errors
     /// As for [`Table::open`].
@@ -26,12 +26,12 @@ impl TunedOption {
         })
     }
 
-    /// The file that is read, if one is named.
+    /// The option's name and path, if it is given.
     pub fn source(&self) -> Option<(&'static str, &Path)> {
         self.tuned.as_deref().map(|path| ("--tuned", path))
     }
 
-    /// The table that is named.
+    /// The selected table.
     ///
     /// # Errors
     /// As for [`Table::open`].

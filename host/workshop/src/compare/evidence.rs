@@ -1,19 +1,19 @@
-//! What two sets of samples say about a difference.
+//! Statistical evidence for a difference between two sets of samples.
 
 use serde::Serialize;
 
 use crate::statistics::{Bootstrap, Interval, RankTest, Samples};
 
-/// What a difference must reach to be called one.
+/// Thresholds that a difference has to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Thresholds {
-    /// An improvement takes at least this part less time.
+    /// An improvement takes less time by at least this fraction.
     pub improvement: f64,
-    /// A regression takes at least this part more time.
+    /// A regression takes more time by at least this fraction.
     pub regression: f64,
-    /// |Cliff's δ| is at least this.
+    /// Minimum |Cliff's δ|.
     pub effect: f64,
-    /// The p-value is below this.
+    /// The p-value has to be below this.
     pub significance: f64,
 }
 
@@ -23,7 +23,7 @@ impl Default for Thresholds {
     }
 }
 
-/// What happened to a time.
+/// How a time changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -31,7 +31,7 @@ pub enum Change {
     Improved,
     /// It is longer.
     Regressed,
-    /// Nothing that can be told from noise, or nothing that is large enough.
+    /// No difference that stands out from noise or is large enough.
     None,
 }
 
@@ -46,7 +46,7 @@ impl Change {
     }
 }
 
-/// What two sets of samples say about a difference.
+/// Evidence for a difference between two sets of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Evidence {
     /// Median of the new samples, µs.
@@ -61,12 +61,12 @@ pub struct Evidence {
     pub ratio: f64,
     /// Its 95 % interval.
     pub ratio_interval: Interval,
-    /// How the new times rank among the old ones; δ is negative when they are shorter.
+    /// Rank test of new against old times; δ is negative if the new ones are shorter.
     pub rank_test: RankTest,
 }
 
 impl Evidence {
-    /// Compares `new` with `old`, which were measured in different runs.
+    /// Compares `new` with `old`, measured in different runs.
     pub fn new(new: &Samples, old: &Samples, bootstrap: &Bootstrap) -> Self {
         Self {
             new_median_us: new.median(),
@@ -79,9 +79,9 @@ impl Evidence {
         }
     }
 
-    /// A change needs all of: medians whose intervals are apart, a large enough effect, a small enough p-value, and a ratio
-    /// that reaches the threshold within its interval. Asking that of the interval and not of the ratio itself finds a true
-    /// change of just the threshold's size in all but 2.5 % of cases, and not in half of them only.
+    /// A change requires all of: medians with disjoint intervals, a large enough effect, a small enough p-value, and a
+    /// ratio whose interval reaches the threshold. Testing the interval and not the ratio itself misses a true change
+    /// of exactly the threshold's size in 2.5 % of cases, instead of in half of them.
     pub fn change(&self, thresholds: &Thresholds) -> Change {
         let told_apart = self.new_interval_us.is_apart_from(&self.old_interval_us)
             && self.rank_test.cliffs_delta.abs() >= thresholds.effect
@@ -111,7 +111,7 @@ mod tests {
         Samples::new((0..100).map(|_| time()).collect()).unwrap()
     }
 
-    /// How often, of 1,000 tries, times around `factor` · 50 µs are called improved and regressed against 50 µs.
+    /// Out of 1,000 trials, how often times around `factor` · 50 µs are called improved, and regressed, against 50 µs.
     fn verdicts(factor: f64) -> (usize, usize) {
         let mut random = ChaCha8Rng::seed_from_u64(17);
         let mut counts = (0, 0);

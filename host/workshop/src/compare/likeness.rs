@@ -1,13 +1,13 @@
-//! Whether two records measured the same thing.
+//! Checks that two records measured the same thing.
 
 use crate::error::{Error, Result};
 use crate::record::{BenchRecord, Telemetry};
 use crate::timing::L2;
 
-/// Requires that times of `new` and `old` mean the same.
+/// Checks that the times of `new` and `old` are comparable.
 ///
 /// # Errors
-/// [`Error::Invalid`] with everything that differs and must not.
+/// [`Error::Invalid`] lists every difference that makes them incomparable.
 pub fn require(new: &BenchRecord, old: &BenchRecord) -> Result<()> {
     let device = |record: &BenchRecord| {
         let device = &record.environment.device;
@@ -30,7 +30,7 @@ pub fn require(new: &BenchRecord, old: &BenchRecord) -> Result<()> {
     }
 }
 
-/// What differs and may explain a difference of times.
+/// Differences that do not make times incomparable, but may explain a change.
 pub fn differences(new: &BenchRecord, old: &BenchRecord) -> Vec<String> {
     let driver = |record: &BenchRecord| match &record.environment.telemetry {
         Telemetry::Nvml { driver_version, .. } => driver_version.clone(),

@@ -12,22 +12,22 @@ use crate::statistics::Bootstrap;
 pub use evidence::{Change, Evidence, Thresholds};
 pub use provenance::require_measured_with;
 
-/// How the rows of two records compare.
+/// Comparison of the rows of two records.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// What all rows together come down to.
+    /// The overall change.
     pub overall: Change,
-    /// What a difference had to reach.
+    /// The thresholds that were applied.
     pub thresholds: Thresholds,
     /// The rows that both records have.
     pub rows: Vec<ComparedRow>,
-    /// Why other rows were not compared, as text.
+    /// Why other rows were not compared, as messages.
     pub left_out: Vec<String>,
-    /// Differences that do not make times incomparable, as text.
+    /// Differences that do not make times incomparable, as messages.
     pub differences: Vec<String>,
 }
 
-/// One contender in one case, in both records.
+/// Comparison of one contender in one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComparedRow {
     /// The case.
@@ -35,32 +35,33 @@ pub struct ComparedRow {
     pub case: Case,
     /// The contender.
     pub contender: String,
-    /// What happened to it.
+    /// How it changed.
     pub change: Change,
-    /// Why.
+    /// The basis of the verdict.
     pub ground: Ground,
 }
 
-/// What a row's verdict rests on.
+/// The basis of a row's verdict.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ground {
     /// Times.
     Times(Evidence),
-    /// It was right and now is wrong.
+    /// It was correct and is now wrong.
     Wrong {
-        /// How wrong.
+        /// In what way.
         reason: String,
     },
 }
 
 impl Comparison {
-    /// Compares `new` with `old`, of all contenders or only of those called `contenders`. `progress` is called for each row of `new`.
+    /// Compares `new` with `old`: all contenders, or only those in `contenders`. Calls `progress` for each row of
+    /// `new`.
     ///
-    /// The whole is a regression when one row is, else an improvement when one row is.
+    /// The overall change is a regression if any row is one, else an improvement if any row is one.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the records measured unlike things, or have no row in common.
+    /// [`Error::Invalid`] when the records are not comparable, or have no row in common.
     pub fn new(
         new: &BenchRecord,
         old: &BenchRecord,

@@ -1,15 +1,15 @@
-//! Whether a record is of the kernels that it is said to be of.
+//! Checks that a record was measured with the expected kernels.
 
 use contract::manifest::Manifest;
 
 use crate::error::{Error, Result};
 use crate::record::{BenchRecord, Implementation, Row};
 
-/// Requires that every kernel of ours in `record`, of all contenders or only of those called `contenders`, is one of the PTX that
-/// `manifest` describes: a record of older kernels is slower than what is to be held, and hides what was lost since.
+/// Checks that each of our kernels in `record` (all contenders, or only those in `contenders`) is in the PTX that
+/// `manifest` describes. A record of older, slower kernels would hide regressions.
 ///
 /// # Errors
-/// [`Error::Invalid`] with the first kernel that is not, or when there is none.
+/// [`Error::Invalid`] names the first kernel that is not, or says that there is none of ours.
 pub fn require_measured_with(manifest: &Manifest, record: &BenchRecord, contenders: &[String]) -> Result<()> {
     let wanted = |row: &&Row| contenders.is_empty() || contenders.contains(&row.contender);
     let mut kernels = 0;
@@ -42,7 +42,7 @@ pub fn require_measured_with(manifest: &Manifest, record: &BenchRecord, contende
     }
 }
 
-/// The beginning of a digest, which tells it from others.
+/// The beginning of a digest, enough to distinguish it.
 fn short(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }

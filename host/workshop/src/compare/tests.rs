@@ -3,7 +3,7 @@ use crate::record::tests::record;
 use crate::record::{Correctness, Telemetry};
 use crate::timing::L2;
 
-/// Times of 50 µs and a little more, each multiplied by `factor`.
+/// A record with times slightly above 50 µs, multiplied by `factor`.
 fn times(factor: f64) -> BenchRecord {
     record((0..100).map(|i| factor * (50.0 + f64::from(i * 37 % 101) / 100.0)).collect())
 }

@@ -1,5 +1,5 @@
-//! cubek-attention, the attention of CubeCL, in a process of the program in `baselines/cubek`. It is built from crates.io, apart from this
-//! workspace (`cargo xtask cubek`).
+//! cubek-attention, the attention of CubeCL, run as a separate process by the program in `baselines/cubek`. That is
+//! built from crates.io, outside this workspace (`cargo xtask cubek`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,21 +9,21 @@ use super::library::{Library, LibraryContender};
 use super::torch::find_python;
 use crate::error::{Error, Result};
 
-/// What contenders of it are called.
+/// Name of its contenders.
 const NAME: &str = "cubek";
 /// Environment variable that names the program.
 pub const VARIABLE: &str = "FA512_CUBEK";
-/// The program, beside this one.
+/// File name of the program, next to this one.
 const BESIDE: &str = "fa512-cubek";
-/// The program where `cargo xtask cubek` puts it, in the folder beside this program's.
+/// Path of the program as built by `cargo xtask cubek`, relative to the folder next to this program's.
 const BUILT: &str = "cubek/release/fa512-cubek";
 
 /// A strategy of cubek-attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// `cubek`: with tensor cores, of the sizes that are fastest for the problem.
+    /// `cubek`: with tensor cores, in the fastest tile sizes for the problem.
     Accelerated,
-    /// `cubek:unit`: without them. NVRTC takes minutes to compile it.
+    /// `cubek:unit`: without tensor cores. NVRTC takes minutes to compile it.
     Unit,
 }
 
@@ -31,7 +31,7 @@ impl Strategy {
     /// Every strategy.
     pub const ALL: [Self; 2] = [Self::Accelerated, Self::Unit];
 
-    /// The contender that it is.
+    /// The contender's name.
     pub fn contender_name(self) -> &'static str {
         match self {
             Self::Accelerated => NAME,
@@ -39,12 +39,12 @@ impl Strategy {
         }
     }
 
-    /// The strategy that is the contender `name`.
+    /// The strategy of contender `name`.
     pub fn from_contender_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|strategy| strategy.contender_name() == name)
     }
 
-    /// The contender, of a process that [`start`] began.
+    /// The contender, using a process started by [`start`].
     pub fn contender(self, library: &Rc<Library>) -> LibraryContender {
         let backend = match self {
             Self::Accelerated => "accelerated",
@@ -54,11 +54,12 @@ impl Strategy {
     }
 }
 
-/// Starts the program that [`VARIABLE`] names, else the one beside this program or in the folder `cubek` beside its own. It looks for
-/// CUDA's headers and NVRTC in an installation or among the wheels of `python`, else of the one in `PATH`.
+/// Starts the program that [`VARIABLE`] names, else the one next to this program or in the folder `cubek` next to its
+/// own. It looks for CUDA's headers and NVRTC in an installation, or among the wheels of `python` (else of the one in
+/// `PATH`).
 ///
 /// # Errors
-/// [`Error::Unavailable`] with the one thing that is missing: the program, CUDA's headers, NVRTC, a GPU.
+/// [`Error::Unavailable`] names what is missing: the program, CUDA's headers, NVRTC, or a GPU.
 pub fn start(python: Option<&Path>) -> Result<Rc<Library>> {
     let program = program()?;
     let mut command = Command::new(&program);
@@ -66,15 +67,15 @@ pub fn start(python: Option<&Path>) -> Result<Rc<Library>> {
     Library::start(command, format!("cubek-attention's process ({})", program.display()), Library::folder()?)
 }
 
-/// The program.
+/// Finds the program.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when there is none, with where it was looked for.
+/// [`Error::Unavailable`] when it is missing; the message lists where it was searched.
 pub fn program() -> Result<PathBuf> {
     find(std::env::var_os(VARIABLE).map(PathBuf::from), &std::env::current_exe().unwrap_or_default())
 }
 
-/// The program: `named`, or near the program `own`.
+/// The program: `named`, or near program `own`.
 fn find(named: Option<PathBuf>, own: &Path) -> Result<PathBuf> {
     if let Some(named) = named {
         let refusal = || Error::Unavailable(format!("{VARIABLE} names no program: {}", named.display()));
@@ -103,7 +104,7 @@ mod tests {
     use crate::sampled_check::SampledCheck;
     use crate::timing::{L2, Protocol};
 
-    /// The program itself, on a GPU or by the simulated driver.
+    /// Runs the program on a GPU or the simulated driver.
     #[test]
     fn what_the_program_computes_is_right_and_is_timed() {
         if std::env::var_os(VARIABLE).is_none() {

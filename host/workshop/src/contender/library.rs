@@ -1,7 +1,7 @@
-//! An attention of a library in another process, which computes and times on request.
+//! A library's attention in a separate process, which computes and times on request.
 //!
-//! `baselines/torch/contender.py` says what is asked and answered, one JSON object a line. O is held to the same bounds as that of our own
-//! kernels; the libraries give no LSE.
+//! `baselines/torch/contender.py` documents requests and answers, one JSON object per line. O is held to the same
+//! bounds as for our own kernels; libraries return no LSE.
 
 mod process;
 
@@ -30,21 +30,21 @@ use process::Process;
 /// Version of the protocol.
 const PROTOCOL: u64 = 4;
 
-/// Longest wait for an answer: importing PyTorch from a slow disk, compiling kernels.
+/// Time limit for an answer: importing PyTorch from a slow disk, compiling kernels.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A process, which the contenders of a library share.
+/// A process, shared by the contenders of a library.
 pub struct Library {
-    /// What messages call the process.
+    /// Name of the process in messages.
     name: String,
     process: RefCell<Process>,
     hello: Hello,
-    /// Tensors on their way to and from the process, and what else it is given.
+    /// Folder for tensors exchanged with the process, and for its other files.
     folder: tempfile::TempDir,
     prepared: Cell<u64>,
 }
 
-/// What the process says about itself.
+/// The process's description of itself.
 #[derive(Clone, Debug, Deserialize)]
 struct Hello {
     protocol: u64,
@@ -54,19 +54,19 @@ struct Hello {
 }
 
 impl Library {
-    /// A folder for [`Self::start`].
+    /// A temporary folder for [`Self::start`].
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be made.
+    /// [`Error::File`] when it cannot be created.
     pub fn folder() -> Result<tempfile::TempDir> {
         let folder = tempfile::Builder::new().prefix("fa512-contender-").tempdir();
         folder.map_err(|source| Error::File { path: std::env::temp_dir(), source })
     }
 
-    /// Starts `command` and waits until it is ready; messages call it `name`. Tensors are exchanged in `folder`.
+    /// Starts `command` and waits until it is ready. Messages call it `name`. Tensors are exchanged in `folder`.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] with the one thing that is missing: the program, its library, a GPU.
+    /// [`Error::Unavailable`] names what is missing: the program, its library, or a GPU.
     pub fn start(command: Command, name: String, folder: tempfile::TempDir) -> Result<Rc<Self>> {
         let mut process = Process::start(command, name.clone())?;
         let hello = granted(process.ask(&json!({"command": "hello"}), PATIENCE)?)?;
@@ -85,12 +85,12 @@ impl Library {
         &self.hello.device
     }
 
-    /// Versions of what takes part, by name, as in `torch` or `cudnn`.
+    /// Versions of the libraries involved, by name, such as `torch` or `cudnn`.
     pub fn versions(&self) -> &BTreeMap<String, String> {
         &self.hello.versions
     }
 
-    /// Why `backend` cannot be used here, or `None` when it can.
+    /// Why `backend` cannot be used here; `None` if it can.
     pub fn refusal(&self, backend: &str) -> Option<String> {
         match self.hello.backends.get(backend) {
             Some(refusal) => refusal.clone(),
@@ -98,7 +98,7 @@ impl Library {
         }
     }
 
-    /// The contender `name`: what the process calls `backend`, which calls `function` unless the process says what it calls.
+    /// The contender `name` for the process's `backend`. It calls `function`, unless the process reports what it calls.
     pub fn contender(self: &Rc<Self>, name: String, backend: &'static str, function: String) -> LibraryContender {
         LibraryContender { name, backend, function, library: self.clone() }
     }
@@ -150,9 +150,9 @@ struct PreparedLibrary<'a> {
     contender: &'a LibraryContender,
     workload: &'a Workload,
     layout: Layout,
-    /// What the process knows this by.
+    /// The process's id for it.
     id: u64,
-    /// What is called.
+    /// The function that is called.
     function: String,
 }
 
@@ -173,7 +173,7 @@ impl PreparedLibrary<'_> {
         Ok(paths)
     }
 
-    /// The bias, of one entry along each dimension in which it is the same.
+    /// Writes the bias to a file, with size 1 in each broadcast dimension.
     fn write_bias(&self) -> Result<Option<PathBuf>> {
         let inputs = &self.workload.inputs;
         let (Some(bias), Some(strides)) = (inputs.bias(), inputs.problem().score_mod().bias) else { return Ok(None) };
@@ -186,7 +186,7 @@ impl PreparedLibrary<'_> {
         Ok(Some(path))
     }
 
-    /// ALiBi slopes for each batch entry, or for one that stands for all.
+    /// ALiBi slopes per batch entry, or a single row if all share them.
     fn slopes(&self) -> Option<Vec<&[f32]>> {
         let heads = self.workload.inputs.problem().shape().heads as usize;
         self.workload.inputs.slopes().map(|slopes| slopes.chunks(heads).collect())
@@ -200,7 +200,7 @@ impl PreparedLibrary<'_> {
 
 impl Drop for PreparedLibrary<'_> {
     fn drop(&mut self) {
-        // A process that has ended has nothing to release, and its end was already told.
+        // A process that has ended holds nothing to release, and its end was already reported.
         let _ = self.ask::<Done>(json!({"command": "release"}));
         for name in ["q", "k", "v", "o", "bias"] {
             let _ = std::fs::remove_file(self.path(name));
@@ -258,14 +258,14 @@ impl Sampler for LibrarySampler<'_> {
     }
 }
 
-/// Answer to a request that asks for no value.
+/// An answer without a value.
 #[derive(Deserialize)]
 struct Done {}
 
 /// Answer to `prepare`.
 #[derive(Deserialize)]
 struct Ready {
-    /// What is called, where the process chooses it by the problem.
+    /// The function that is called, if the process chooses it by problem.
     function: Option<String>,
 }
 
@@ -282,7 +282,7 @@ struct Sample {
     us: f64,
 }
 
-/// The answer, unless it is a refusal.
+/// The answer; a refusal becomes an error.
 fn granted(answer: Value) -> Result<Value> {
     if answer["ok"] == true {
         return Ok(answer);
@@ -299,7 +299,7 @@ fn understood<T: serde::de::DeserializeOwned>(name: &str, answer: Value) -> Resu
     serde_json::from_value(answer).map_err(|error| Error::Unavailable(format!("{name} answered {text}: {error}")))
 }
 
-/// Puts the contender's name before what it refused.
+/// Prefixes the contender's name to an error.
 fn named(name: &str, error: Error) -> Error {
     match error {
         Error::Invalid(reason) => Error::Invalid(format!("{name}: {reason}")),
@@ -308,7 +308,7 @@ fn named(name: &str, error: Error) -> Error {
     }
 }
 
-/// The order of dimensions in which all tensors of the problem are contiguous.
+/// The layout in which all tensors of the problem are contiguous.
 fn contiguous_layout(name: &str, inputs: &Inputs) -> Result<Layout> {
     let problem = inputs.problem();
     let is_contiguous = |layout: &Layout| {

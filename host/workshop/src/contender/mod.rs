@@ -1,8 +1,8 @@
-//! Implementations of attention that can be timed: our own entries, or a library in another process.
+//! Implementations of attention that can be timed: entries of our own, or a library in another process.
 //!
-//! All contenders of a case are prepared together and then take one sample each in turn, so that what disturbs the GPU
-//! disturbs all. The types lead through the only order there is: [`Contender`] → [`Prepared`], whose outputs are checked
-//! → [`Sampler`], which is timed.
+//! All contenders of a case are prepared together, then take one sample each in turn, so that disturbances of the GPU
+//! affect all of them. The types enforce the order: [`Contender`] → [`Prepared`], whose outputs are checked →
+//! [`Sampler`], which is timed.
 
 pub mod cubek;
 pub mod library;
@@ -18,16 +18,16 @@ use crate::inputs::Inputs;
 use crate::record::Implementation;
 use crate::timing::{Protocol, Sampler};
 
-/// What contenders of a case are given.
+/// The input of contenders in a case.
 pub struct Workload {
-    /// Q, K and V, the same bits for every contender. Further sets of inputs are copies at other addresses.
+    /// Q, K and V, the same bits for every contender. Additional input sets are copies at other addresses.
     pub inputs: Inputs,
-    /// How samples are taken.
+    /// The sampling protocol.
     pub protocol: Protocol,
 }
 
 impl Workload {
-    /// Sets of inputs, each with outputs of its own, that take turns within a sample.
+    /// Number of input sets, each with its own outputs, that a sample rotates over.
     pub fn input_sets(&self) -> NonZeroU32 {
         self.protocol.input_sets(self.inputs.problem().shape().bytes() as u64)
     }
@@ -38,7 +38,7 @@ pub trait Contender {
     /// The name, as on the command line.
     fn name(&self) -> &str;
 
-    /// Gets ready for `workload`: inputs in device memory, kernel compiled.
+    /// Prepares for `workload`: inputs in device memory, kernel compiled.
     ///
     /// # Errors
     /// [`Invalid`](crate::error::Error::Invalid) when the contender does not compute this problem,
@@ -46,22 +46,22 @@ pub trait Contender {
     fn prepare<'a>(&'a mut self, workload: &'a Workload) -> Result<Box<dyn Prepared<'a> + 'a>>;
 }
 
-/// A contender that can compute one workload.
+/// A contender prepared for one workload.
 pub trait Prepared<'a> {
-    /// What is going to run.
+    /// The implementation that will run.
     fn implementation(&self) -> Implementation;
 
     /// Computes O and LSE of the inputs.
     fn answer(&mut self) -> Result<Answer>;
 
-    /// Allocates the other sets of inputs, warms up, and decides how many calls a sample has.
+    /// Allocates the additional input sets, warms up, and decides how many calls a sample has.
     fn into_sampler(self: Box<Self>) -> Result<Box<dyn Sampler + 'a>>;
 }
 
-/// What a contender computed.
+/// The result of a contender.
 pub struct Answer {
-    /// O by the problem's strides; LSE where the contender gives it.
+    /// O by the problem's strides; LSE if the contender returns it.
     pub outputs: Outputs,
-    /// Forbidden side effects, as text: changed inputs, writes past the end of a buffer.
+    /// Forbidden side effects, as messages: changed inputs, writes past the end of a buffer.
     pub violations: Vec<String>,
 }

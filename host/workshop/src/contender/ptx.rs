@@ -1,4 +1,4 @@
-//! An entry of a PTX folder: of our own kernels, of another code generator, or of their CUDA C++ twins.
+//! A contender from a PTX folder: our own kernels, another code generator's, or their CUDA C++ twins.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::record::{Implementation, Kernel};
 use crate::timing::{Protocol, Sampler};
 use crate::variant;
 
-/// An entry of a PTX folder, on an executor of its own.
+/// An entry of a PTX folder, with its own executor.
 pub struct Ptx {
     name: String,
     executor: Box<dyn Executor>,
@@ -23,7 +23,7 @@ pub struct Ptx {
 }
 
 impl Ptx {
-    /// The contender `name`: the entry `variant` of `folder`, or for each workload the one that is preferred for it.
+    /// Contender `name`: entry `variant` of `folder`, or the one chosen for each workload.
     pub fn new(
         name: impl Into<String>,
         executor: Box<dyn Executor>,

@@ -1,4 +1,4 @@
-//! Contenders as they are written on the command line.
+//! Contender specifications on the command line.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use super::cubek;
 use super::torch::Backend;
 use crate::error::{Error, Result};
 
-/// Which contender is meant.
+/// A contender specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spec {
-    /// `fa512`: of our own kernels the one that is preferred for the case.
+    /// `fa512`: our own kernel, as chosen for the case.
     Preferred,
     /// `variant:NAME`: the entry of this name.
     Variant(String),
-    /// `codegen:NAME`: the preferred entry by another code generator, from the folder `ptx-NAME` beside our own.
+    /// `codegen:NAME`: the chosen entry of another code generator, from the folder `ptx-NAME` next to our own.
     CodeGenerator(String),
-    /// `ptx:FOLDER` or `ptx:FOLDER:NAME`: the preferred entry of another PTX folder, or the one of this name.
+    /// `ptx:FOLDER` or `ptx:FOLDER:NAME`: the chosen entry of another PTX folder, or the one of this name.
     Folder(PathBuf, Option<String>),
     /// `torch:BACKEND`: PyTorch's attention.
     Torch(Backend),
@@ -26,13 +26,13 @@ pub enum Spec {
 }
 
 impl Spec {
-    /// What a specification may be, for messages.
+    /// The accepted forms, for messages.
     pub const FORMS: &str = "fa512, variant:NAME, twin (the CUDA C++ twin), codegen:NAME, ptx:FOLDER[:VARIANT], \
                              torch:flash, torch:cudnn, torch:efficient, torch:flex, cubek, cubek:unit";
-    /// The code generator of the twins.
+    /// Name of the twins' code generator.
     const TWIN: &str = "cuda";
 
-    /// The CUDA C++ twin of the preferred entry.
+    /// The CUDA C++ twin of the chosen entry.
     pub fn twin() -> Self {
         Self::CodeGenerator(Self::TWIN.into())
     }

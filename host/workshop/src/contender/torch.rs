@@ -1,5 +1,5 @@
-//! PyTorch's attention in a Python process: `scaled_dot_product_attention` behind each of its backends, and
-//! FlexAttention. The process runs `baselines/torch/contender.py`, which is part of this program.
+//! PyTorch's attention in a Python process: `scaled_dot_product_attention` with each of its backends, and
+//! FlexAttention. The process runs `baselines/torch/contender.py`, which is embedded in this program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,10 +8,10 @@ use std::rc::Rc;
 use super::library::{Library, LibraryContender};
 use crate::error::{Error, Result};
 
-/// The program that the process runs.
+/// The Python program.
 const SCRIPT: &str = include_str!("../../../../baselines/torch/contender.py");
 
-/// What computes the attention.
+/// A backend of PyTorch's attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// FlashAttention-2.
@@ -43,7 +43,7 @@ impl Backend {
         Self::ALL.into_iter().find(|backend| backend.name() == name)
     }
 
-    /// The contender `torch:<backend>`, of a process that [`start`] began.
+    /// The contender `torch:<backend>`, using a process started by [`start`].
     pub fn contender(self, library: &Rc<Library>) -> LibraryContender {
         library.contender(format!("torch:{}", self.name()), self.name(), self.function())
     }
@@ -57,10 +57,10 @@ impl Backend {
     }
 }
 
-/// Starts `python`, else the first of `python3` and `python` in `PATH`, and waits until PyTorch is imported.
+/// Starts `python`, or else the first of `python3` and `python` in `PATH`, and waits until PyTorch is imported.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with the one thing that is missing: Python, PyTorch, its CUDA support, a GPU.
+/// [`Error::Unavailable`] names what is missing: Python, PyTorch, its CUDA support, or a GPU.
 pub fn start(python: Option<&Path>) -> Result<Rc<Library>> {
     let python = python.map(Path::to_owned).or_else(find_python).ok_or_else(|| {
         Error::Unavailable("no python3 or python in PATH to run PyTorch with; --python names one".into())

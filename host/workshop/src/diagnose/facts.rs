@@ -1,4 +1,4 @@
-//! What is known of one contender in one case.
+//! The measured facts about one contender in one case.
 
 use std::collections::BTreeMap;
 
@@ -7,75 +7,75 @@ use serde::Serialize;
 use crate::ncu::Profile;
 use crate::record::{BenchRecord, Outcome, Row};
 
-/// A number that rules ask about.
+/// A number that rules refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
-    /// Elements of O and LSE that are wrong or were never written.
+    /// Wrong or unwritten elements of O and LSE.
     WrongElements,
-    /// Standard deviation of the samples over their mean.
+    /// Coefficient of variation of the samples.
     Variation,
-    /// Median time of a call, µs.
+    /// Median time per call, µs.
     MedianTime,
     /// Median time over that of the fastest other contender.
     TimeOverBest,
-    /// Floating-point operations per second of the highest rate of matrix products that was measured.
+    /// Floating-point operations per second over the highest measured rate of matrix products.
     AchievedTensorRate,
-    /// Bytes of Q, K, V, O and LSE per second of the measured copy bandwidth.
+    /// Bytes of Q, K, V, O and LSE per second over the measured copy bandwidth.
     AchievedBandwidth,
-    /// Cycles in which the tensor cores worked.
+    /// Fraction of cycles in which the tensor cores were active.
     TensorCores,
-    /// Issue rate of the pipe that computes exponentials.
+    /// Issue utilisation of the pipe that computes exponentials.
     Exponentials,
-    /// Cycles in which the schedulers issued.
+    /// Fraction of cycles in which the schedulers issued.
     IssueSlots,
     /// Throughput of device memory.
     Dram,
     /// Throughput of the L2 cache.
     L2,
-    /// Warps on a multiprocessor of those that fit.
+    /// Resident warps of a multiprocessor over the maximum.
     Occupancy,
-    /// Warps on a multiprocessor of those that the launch allows.
+    /// Resident warps of a multiprocessor over those that the launch allows.
     OccupancyOfAllowed,
-    /// How often the blocks of the launch fill all multiprocessors.
+    /// How many times the blocks of the launch fill all multiprocessors.
     Waves,
-    /// That, of the next whole number.
+    /// [`Self::Waves`] over the next whole number.
     WaveEfficiency,
-    /// Shared-memory wavefronts that only bank conflicts need.
+    /// Fraction of shared-memory wavefronts caused by bank conflicts.
     BankConflicts,
-    /// Accesses to local memory, by warps.
+    /// Number of local memory accesses, by warps.
     LocalAccesses,
-    /// Time of the warps that they wait for global or local memory.
+    /// Fraction of warp time stalled on global or local memory.
     GlobalMemoryStalls,
-    /// Time of the warps that they wait at block barriers.
+    /// Fraction of warp time stalled at block barriers.
     BarrierStalls,
-    /// Time of the warps that they wait for shared memory or the special-function pipe, or for room in its queue.
+    /// Fraction of warp time stalled on shared memory or the special-function pipe, or on a full queue of theirs.
     SharedMemoryStalls,
-    /// Time of the warps that they wait for a math pipe.
+    /// Fraction of warp time stalled on a math pipe.
     MathPipeStalls,
-    /// Time of the warps that they wait for the instruction before, a fixed time.
+    /// Fraction of warp time stalled on a fixed-latency dependency.
     FixedLatencyStalls,
-    /// Time of the warps that they wait for a warpgroup matrix product.
+    /// Fraction of warp time stalled on a warpgroup matrix product.
     WarpgroupProductStalls,
-    /// Time of the warps that they wait for instructions or constants to be fetched.
+    /// Fraction of warp time stalled on the fetch of instructions or constants.
     FetchStalls,
 }
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// A fraction, shown in percent.
     Fraction,
     /// µs.
     Microseconds,
-    /// Times as much.
+    /// A ratio.
     Ratio,
-    /// A number of things.
+    /// A count.
     Count,
 }
 
 impl Quantity {
-    /// `value` with its unit, as text.
+    /// `value` with its unit.
     pub fn show(self, value: f64) -> String {
         match self {
             Quantity::Fraction => format!("{:.1} %", value * 100.0),
@@ -86,7 +86,7 @@ impl Quantity {
     }
 }
 
-/// Where a number comes from.
+/// Where a fact is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// A bench record with one contender.
@@ -140,7 +140,7 @@ impl Fact {
         }
     }
 
-    /// What tells it.
+    /// Where it is measured.
     pub fn source(self) -> Source {
         match self {
             Fact::WrongElements | Fact::Variation | Fact::MedianTime => Source::Bench,
@@ -151,23 +151,23 @@ impl Fact {
     }
 }
 
-/// Known numbers.
+/// The known facts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Facts(BTreeMap<Fact, f64>);
 
 impl Facts {
-    /// What is known of a number.
+    /// The value of a fact, if known.
     pub fn get(&self, fact: Fact) -> Option<f64> {
         self.0.get(&fact).copied()
     }
 
-    /// Adds what is known.
+    /// Sets a fact, if its value is known.
     pub fn set(&mut self, fact: Fact, value: Option<f64>) {
         self.0.extend(value.map(|value| (fact, value)));
     }
 
-    /// Adds what `record` says of `row`, one of its rows.
+    /// Adds the facts of `row`, one of the rows of `record`.
     pub fn add_row(&mut self, record: &BenchRecord, row: &Row) {
         if let Outcome::Wrong { correctness } = &row.outcome {
             self.set(Fact::WrongElements, Some((correctness.wrong_elements + correctness.unwritten_elements) as f64));
@@ -184,7 +184,7 @@ impl Facts {
         self.set(Fact::TimeOverBest, best.map(|best| measurement.summary_us.median / best));
     }
 
-    /// Adds what `profile` says.
+    /// Adds the facts of `profile`.
     pub fn add_profile(&mut self, profile: &Profile) {
         let occupancy = &profile.occupancy;
         self.set(Fact::TensorCores, profile.tensor);

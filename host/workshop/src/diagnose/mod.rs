@@ -1,5 +1,5 @@
-//! From measurements to what to try next: [`facts`] collects what a bench record and a profile say of one contender in one
-//! case, [`rules`] is the decision tree, [`judge()`] applies it.
+//! From measurements to the next experiment: [`facts`] collects what a bench record and a profile say about one
+//! contender in one case, [`rules`] is the decision tree, [`judge()`] applies it.
 
 pub mod facts;
 pub mod rules;
@@ -9,28 +9,28 @@ use serde::Serialize;
 use facts::{Fact, Facts};
 use rules::{Condition, RULES, Rule};
 
-/// What became of a rule.
+/// The outcome of a rule.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
     /// All of its conditions hold.
     Fires {
-        /// What they hold of.
+        /// The values that satisfied the conditions.
         evidence: Vec<Evidence>,
     },
-    /// One of them does not.
+    /// One of its conditions does not hold.
     DoesNotFire {
-        /// Which, and what is there instead.
+        /// That condition, and the value.
         evidence: Evidence,
     },
-    /// Some are not known, and the others hold.
+    /// The values of some conditions are unknown; the others hold.
     Undecided {
-        /// What is not known.
+        /// The unknown facts.
         missing: Vec<Fact>,
     },
 }
 
-/// A condition and the value that it was asked of.
+/// A condition and the value that it was evaluated on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Evidence {
     /// The condition.
@@ -47,18 +47,18 @@ impl std::fmt::Display for Evidence {
     }
 }
 
-/// A rule and what became of it.
+/// A rule and its outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judgment {
     /// The rule.
     #[serde(flatten)]
     pub rule: &'static Rule,
-    /// What became of it.
+    /// The outcome.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
 
-/// Every rule applied to `facts`, in order: the first that fires is the bottleneck.
+/// Applies every rule to `facts`, in order. The first rule that fires is the bottleneck.
 pub fn judge(facts: &Facts) -> Vec<Judgment> {
     RULES.iter().map(|rule| Judgment { rule, verdict: verdict(rule, facts) }).collect()
 }

@@ -1,4 +1,4 @@
-//! What a tuning run shows while it goes on.
+//! Progress display and watchdog of a tuning run.
 
 use crate::bench::Observer;
 use crate::record::Case;
@@ -7,14 +7,14 @@ use crate::tune::lab::Listener;
 use super::restart::Watchdog;
 use crate::commands::progress::Progress;
 
-/// Shows how many candidates were measured, and keeps an eye on those that are.
+/// Shows how many candidates were measured, and has the watchdog watch the current ones.
 pub struct Shown {
     progress: Progress,
     watchdog: Watchdog,
 }
 
 impl Shown {
-    /// Nothing was measured yet; `watchdog` waits for candidates that never end.
+    /// A listener at the start of a run; `watchdog` waits for candidates that do not end.
     pub fn new(watchdog: Watchdog) -> Self {
         Self { progress: Progress::with_rate("tuning: measurements", None), watchdog }
     }

@@ -1,4 +1,4 @@
-//! `fa512 tune plan`: the search space behind the gates.
+//! `fa512 tune plan`: selects candidates from the search space that pass the gates.
 
 use crate::score_mod::ScoreModForm;
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ pub struct Options {
     out: Option<PathBuf>,
 }
 
-/// Candidates of a strategy that does not measure all.
+/// Default number of candidates for strategies that do not measure all.
 const SAMPLED_CANDIDATES: usize = 256;
 
 /// Carries out the command.

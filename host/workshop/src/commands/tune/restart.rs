@@ -1,6 +1,6 @@
-//! Candidates that take the GPU with them: one that faults makes it unusable for this process, one that never ends keeps
-//! this process waiting. Both are answered by a process in place of this one that goes on from the record, first with one
-//! candidate at a time, to learn which it was.
+//! Recovery from candidates that take down the GPU or the process: one that faults makes the GPU unusable for this
+//! process, one that does not end keeps it waiting. In both cases a new process replaces this one and continues from
+//! the record, first with one candidate at a time, to find out which one it was.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,41 +14,41 @@ use crate::tune::record::{self, Outcome, Trial};
 
 use crate::commands::print_error;
 
-/// Tells the next process that candidates are measured one at a time.
+/// Tells the next process to measure one candidate at a time.
 const ALONE: &str = "FA512_TUNE_ALONE";
-/// Tells the next process how many seconds of `--minutes` are left.
+/// Passes the remaining seconds of `--minutes` to the next process.
 const SECONDS: &str = "FA512_TUNE_SECONDS";
 
-/// How long preparing, checking and timing a group may take, apart from its candidates.
+/// Time limit for preparing, checking and timing a group, excluding its candidates.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How much longer for each candidate, which may have to be compiled by the driver.
+/// Additional time per candidate, which the driver may have to compile.
 const PATIENCE_PER_CANDIDATE: Duration = Duration::from_secs(20);
-/// How often the watchdog looks.
+/// Polling interval of the watchdog.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// How a process in place of this one goes on.
+/// How a replacement process continues.
 #[derive(Clone, Debug)]
 pub struct Restart {
     /// Whether this process measures one candidate at a time.
     pub alone: bool,
-    /// When the time is over.
+    /// When time is up.
     deadline: Option<Instant>,
 }
 
 impl Restart {
-    /// What the process before this one, if there was one, has left of `time`.
+    /// The rest of `time` that a previous process, if any, has left.
     pub fn new(time: Option<Duration>) -> Self {
         let left = std::env::var(SECONDS).ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
         let deadline = time.map(|time| Instant::now() + left.unwrap_or(time));
         Self { alone: std::env::var_os(ALONE).is_some(), deadline }
     }
 
-    /// How long this process may take.
+    /// Remaining time of this process.
     pub fn time(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Starts this program again in place of this process, with one candidate at a time or as usual; returns only when that
+    /// Replaces this process with a new one, measuring one candidate at a time if `alone`. Returns only if that
     /// fails.
     pub fn again(&self, alone: bool) -> Error {
         let failed = |error: std::io::Error| Error::Unavailable(format!("could not start this program again: {error}"));
@@ -80,7 +80,7 @@ fn replace_process(command: &mut Command) -> std::io::Error {
     }
 }
 
-/// Who is being measured, and until when that should have ended.
+/// The candidates being measured, and their deadline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watched {
     deadline: Instant,
@@ -89,19 +89,19 @@ pub struct Watched {
     candidates: Vec<String>,
 }
 
-/// Ends the wait for candidates that never end.
+/// Ends the wait for candidates that do not end.
 pub struct Watchdog {
     watched: Arc<Mutex<Option<Watched>>>,
 }
 
 impl Watchdog {
-    /// A watchdog over a run whose record is at `record`: it ends this process, which waits for a kernel that does not end,
-    /// and the next one goes on without it, or learns which it is.
+    /// A watchdog for a run with its record at `record`. If a kernel does not end, it ends this process; the next one
+    /// continues without that candidate, or finds out which it is.
     pub fn new(record: PathBuf, restart: Restart) -> Self {
         Self::calling(move |late| end(late, &record, &restart))
     }
 
-    /// A watchdog that tells `bark` of those who are late.
+    /// A watchdog that calls `bark` with the candidates that exceed their deadline.
     fn calling(bark: impl Fn(&Watched) + Send + 'static) -> Self {
         let watched: Arc<Mutex<Option<Watched>>> = Arc::default();
         let looked_at = Arc::downgrade(&watched);
@@ -118,7 +118,7 @@ impl Watchdog {
         Self { watched }
     }
 
-    /// From now on `candidates` are measured.
+    /// Starts watching: `candidates` are now being measured.
     pub fn watch(&self, case: &Case, samples: usize, candidates: &[&str]) {
         self.watch_for(PATIENCE + PATIENCE_PER_CANDIDATE * candidates.len() as u32, case, samples, candidates);
     }
@@ -132,7 +132,7 @@ impl Watchdog {
         }));
     }
 
-    /// They are done.
+    /// Stops watching: they are done.
     pub fn rest(&self) {
         self.set(None);
     }

@@ -1,4 +1,4 @@
-//! `fa512 tune run`: checks and measures the compiled candidates on a GPU, and decides.
+//! `fa512 tune run`: checks and times the compiled candidates on a GPU, then decides.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -142,14 +142,14 @@ impl Options {
         }
     }
 
-    /// What a challenger must reach; a part of the candidates has none.
+    /// What a challenger has to reach; `None` for a shard, which makes no decision.
     fn thresholds(&self) -> Option<Thresholds> {
         let thresholds = Thresholds { improvement: self.improvement / 100.0, ..Thresholds::default() };
         self.shard.is_none().then_some(thresholds)
     }
 }
 
-/// Who takes part in each case, and who is the incumbent.
+/// The candidates and the incumbent of each case.
 fn tasks(plan: &Plan, folder: &PtxFolder, device: &Device, shard: Shard) -> Result<Vec<Task>> {
     let absent = plan.pool.candidates.iter().filter(|candidate| entry(folder, &candidate.name).is_none()).count();
     if absent > 0 {
@@ -171,7 +171,7 @@ fn entry<'a>(folder: &'a PtxFolder, name: &str) -> Option<&'a Entry> {
     folder.entries().map(|(entry, _)| entry).find(|entry| entry.name == name)
 }
 
-/// The shipped variant that is launched for `case` until now.
+/// The shipped variant that is currently chosen for `case`.
 fn incumbent(plan: &Plan, folder: &PtxFolder, device: &Device, case: &Case) -> Result<String> {
     let problem = case.problem()?;
     let entries = folder.entries().map(|(entry, _)| entry);
@@ -215,7 +215,7 @@ fn report(options: &Options, plan: &Plan, record: &Record, end: End) -> Result<V
     Ok(if end == End::Done { Verdict::Pass } else { Verdict::CannotRun })
 }
 
-/// The lines of the variant list that winners need which are not shipped.
+/// Lines for the variant list, for winners that are not shipped yet.
 fn new_variants(plan: &Plan, record: &Record) -> String {
     let decisions = record.last_decisions();
     let is_new = |name: &str| {

@@ -1,4 +1,4 @@
-//! `fa512 tune table`: the tuned table, and the decisions of records into it.
+//! `fa512 tune table`: shows the tuned table, and enters the decisions of records.
 
 use std::path::PathBuf;
 

@@ -13,10 +13,10 @@ use contract::config::Sequence;
 
 use crate::commands::output;
 
-/// Candidates of a case that are shown.
+/// Default number of candidates shown per case.
 pub const SHOWN: usize = 5;
 
-/// What became of the points of each space, and what is next.
+/// What became of the points of each space, and what to do next.
 pub fn plan(plan: &Plan, path: Option<&Path>) -> String {
     let mut text = String::new();
     for spaces in plan.spaces.chunk_by(|a, b| (a.kind, a.sequence) == (b.kind, b.sequence)) {
@@ -57,7 +57,7 @@ fn sifted(space: &SiftedSpace, architecture: u32) -> String {
     format!("{}\n\n", output::fitted(table))
 }
 
-/// Of every case the fastest candidates and the decision, then what failed.
+/// The fastest candidates and the decision for each case, then the failures.
 pub fn results(record: &Record, top: usize) -> String {
     let header = &record.header;
     let mut text = format!(
@@ -103,7 +103,7 @@ fn case_table(record: &Record, case: &Case, top: usize) -> String {
     text
 }
 
-/// The trial of each candidate with most samples: those with more samples first, then the fastest.
+/// The trial of each candidate with the most samples; sorted by samples, then by time.
 fn fastest<'a>(record: &'a Record, case: &Case) -> Vec<&'a Trial> {
     let of_case: Vec<&Trial> = record.trials.iter().filter(|trial| trial.case == *case).collect();
     let has_more =

@@ -1,4 +1,4 @@
-//! A program that answers each line of JSON with another one.
+//! A child process that answers each line of JSON with another one.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,16 +12,16 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 
-/// Last lines of standard error that are kept for a message.
+/// Number of last lines of standard error that are kept for messages.
 const LINES_KEPT: usize = 12;
-/// Characters of an answer that a message shows.
+/// Number of characters of an answer that a message shows.
 const SHOWN_CHARACTERS: usize = 200;
-/// How long a program whose output has ended may take to end itself, and its last words to arrive.
+/// How long a program may take to exit after its output has ended, and to deliver its last messages.
 const TIME_TO_END: Duration = Duration::from_secs(2);
 
-/// A running program, ended when this is dropped.
+/// A running child process; killed on drop.
 pub struct Process {
-    /// What it is, for messages.
+    /// Its name in messages.
     name: String,
     child: Child,
     requests: ChildStdin,
@@ -31,7 +31,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command`; `name` is what messages call it.
+    /// Starts `command`; messages call it `name`.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when it cannot be started.
@@ -58,11 +58,11 @@ impl Process {
         Ok(Self { name, child, requests, answers, complaints, complaints_reader })
     }
 
-    /// Sends `request` and returns the answer to it.
+    /// Sends `request` and returns its answer.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the program has ended, takes longer than `patience`, or says something that is not a
-    /// JSON object; it is of no use afterwards.
+    /// [`Error::Unavailable`] when the program has ended, takes longer than `patience`, or answers with something other
+    /// than a JSON object. It cannot be used afterwards.
     pub fn ask(&mut self, request: &Value, patience: Duration) -> Result<Value> {
         if writeln!(self.requests, "{request}").and_then(|()| self.requests.flush()).is_err() {
             return Err(self.ended());
@@ -79,7 +79,7 @@ impl Process {
         match serde_json::from_str(&line) {
             Ok(answer @ Value::Object(_)) => Ok(answer),
             _ => {
-                // Which answer belongs to which request is no longer known.
+                // The pairing of requests and answers is lost.
                 self.kill();
                 let shown: String = line.chars().take(SHOWN_CHARACTERS).collect();
                 Err(self.failure(format!("answered with something that is not a JSON object: {shown}")))
@@ -87,7 +87,7 @@ impl Process {
         }
     }
 
-    /// The error for a program that no longer runs.
+    /// The error for a process that no longer runs.
     fn ended(&mut self) -> Error {
         let deadline = Instant::now() + TIME_TO_END;
         let is_ending =
@@ -107,7 +107,7 @@ impl Process {
     }
 
     fn kill(&mut self) {
-        // It may have ended by itself, which is as good.
+        // An error means that it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Patience for what answers at once.
+    /// Time limit for immediate answers.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     fn shell(script: &str) -> Process {

@@ -1,4 +1,4 @@
-//! The contenders against a stand-in for Python: a shell script that speaks the protocol.
+//! Tests the contenders with a substitute for Python: a shell script that speaks the protocol.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ use contract::view::Views;
 const HELLO: &str = r#"{"ok": true, "protocol": 4, "versions": {"torch": "2.11"}, "device": "stand-in",
     "backends": {"flash": null, "cudnn": null, "efficient": "no kernel for this GPU"}}"#;
 
-/// A `python` that answers `hello` with `hello` and each other command by a line of `cases`, of a shell's `case`.
+/// A fake `python` that answers the hello with `hello`, and other commands by `cases`, the arms of a shell `case`.
 struct StandIn {
     folder: tempfile::TempDir,
 }
@@ -46,14 +46,14 @@ impl StandIn {
         Library::start(command, "the stand-in".into(), Library::folder().unwrap())
     }
 
-    /// The requests so far.
+    /// The requests received so far.
     fn requests(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.folder.path().join("requests")).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
-/// Answers with Q as O, and times.
+/// Answers with Q as O, and fixed times.
 const GOOD: &str = r#"*'"answer"'*) o=${line##*'"path":"'}; o=${o%%'"'*}; cp "${o%o.npy}q.npy" "$o"; echo '{"ok": true}' ;;
 *'"warm_up"'*) echo '{"ok": true, "call_us": 30.0, "host_launch_us": 12.5}' ;;
 *'"sample"'*) echo '{"ok": true, "us": 31.5}' ;;"#;

@@ -8,7 +8,7 @@ use contract::variants::VARIANTS;
 use super::{Fit, of_variants};
 
 const HEAD: &str = "\
-//! The constants that are shipped. Written by `fa512 map fit` (docs/results/map.md).
+//! The shipped constants. Written by `fa512 map fit` (docs/results/map.md).
 
 use super::{Constants, Costs, KernelClass};
 use crate::config::Mask::{self, Causal, Full};
@@ -25,7 +25,7 @@ pub const SHIPPED: &[Costs<'static>] = &[
 const TAIL: &str = "\
 ];
 
-/// Kind, rows, keys, groups that share them, columns, blocks, grid, overlap, mask.
+/// Kind, rows, keys, key groups, columns, blocks, grid, overlap, mask.
 type Class = (Kind, u32, u32, u32, u32, u32, Grid, Overlap, Mask);
 
 const fn kernel(class: Class, resident: u32, constants: [f64; 7]) -> (KernelClass, Constants) {
