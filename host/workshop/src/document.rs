@@ -1,4 +1,4 @@
-//! JSON files that say what they are: a kind and a version, then the content.
+//! JSON files with a header: a kind and a version, then the content.
 
 use std::path::Path;
 
@@ -12,25 +12,25 @@ use crate::files;
 /// A kind of file.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
-    /// What a file says that it is.
+    /// The kind, as in the file.
     pub kind: &'static str,
-    /// Version of its form.
+    /// The current version of the format.
     pub version: u32,
-    /// The oldest version that is read, too; a reader refuses any other.
+    /// The oldest version that can still be read; a reader refuses any other.
     pub oldest: u32,
-    /// Its name in messages, as in `bench record`.
+    /// Its name in messages, such as `bench record`.
     pub name: &'static str,
-    /// What writes it, as in `fa512 bench --json FILE`.
+    /// The command that writes it, such as `fa512 bench --json FILE`.
     pub source: &'static str,
 }
 
-/// What `fa512 run` prints.
+/// Output of `fa512 run`.
 pub const RUN: Format =
     Format { kind: "fa512-run", version: 1, oldest: 1, name: "record of a run", source: "fa512 run --json" };
-/// What `fa512 fuzz` prints.
+/// Output of `fa512 fuzz`.
 pub const FUZZ: Format =
     Format { kind: "fa512-fuzz", version: 1, oldest: 1, name: "record of a campaign", source: "fa512 fuzz --json" };
-/// What `fa512 sanitize` prints.
+/// Output of `fa512 sanitize`.
 pub const SANITIZE: Format = Format {
     kind: "fa512-sanitize",
     version: 1,
@@ -39,24 +39,24 @@ pub const SANITIZE: Format = Format {
     source: "fa512 sanitize --json",
 };
 
-/// What `fa512 compare` prints.
+/// Output of `fa512 compare`.
 pub const COMPARE: Format =
     Format { kind: "fa512-compare", version: 1, oldest: 1, name: "comparison", source: "fa512 compare --json" };
-/// What `fa512 diagnose` prints.
+/// Output of `fa512 diagnose`.
 pub const DIAGNOSE: Format =
     Format { kind: "fa512-diagnose", version: 1, oldest: 1, name: "diagnosis", source: "fa512 diagnose --json" };
-/// What `fa512 doctor` prints.
+/// Output of `fa512 doctor`.
 pub const DOCTOR: Format =
     Format { kind: "fa512-doctor", version: 1, oldest: 1, name: "list of tools", source: "fa512 doctor --json" };
 
-/// What every file begins with.
+/// The fields at the beginning of every file.
 #[derive(Serialize, Deserialize)]
 struct Header {
     kind: String,
     version: u32,
 }
 
-/// Content with what it is, as a file holds it.
+/// Content with its header.
 #[derive(Serialize)]
 pub struct Document<'a, T> {
     #[serde(flatten)]
@@ -65,10 +65,10 @@ pub struct Document<'a, T> {
     content: &'a T,
 }
 
-/// What the file at `path` says that it is.
+/// The kind of the file at `path`.
 ///
 /// # Errors
-/// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it does not say.
+/// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it has no header.
 pub fn kind(path: &Path) -> Result<String> {
     let text = files::read_text(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
     let header: std::result::Result<Header, _> = from_json(&text);
@@ -81,21 +81,21 @@ impl Format {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it is not of this kind and version.
+    /// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it is of another kind or version.
     pub fn load<T: DeserializeOwned>(&self, path: &Path) -> Result<T> {
         let text = files::read_text(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
         self.parse(&text).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))
     }
 
-    /// `content` as a file holds it.
+    /// `content` with this format's header.
     pub fn document<'a, T: Serialize>(&self, content: &'a T) -> Document<'a, T> {
         Document { header: Header { kind: self.kind.into(), version: self.version }, content }
     }
 
-    /// Writes `content` to `path`, which is replaced in one step.
+    /// Writes `content` to `path`, replacing the file atomically.
     ///
     /// # Errors
-    /// As [`files::replace`].
+    /// As for [`files::replace`].
     pub fn save<T: Serialize>(&self, path: &Path, content: &T) -> Result<()> {
         let document = self.document(content);
         files::replace(path, |file| {
@@ -105,7 +105,7 @@ impl Format {
         })
     }
 
-    /// Reads the text of a file; what is wrong with it otherwise.
+    /// Parses the text of a file; the error says what is wrong with it.
     pub fn parse<T: DeserializeOwned>(&self, text: &str) -> std::result::Result<T, String> {
         let Self { kind, version, oldest, name, source } = self;
         let foreign = |error: serde_json::Error| format!("not a {name} ({error}); expected what `{source}` writes");
@@ -123,10 +123,11 @@ impl Format {
     }
 }
 
-/// Reads untrusted JSON. Its strings become [`printable`](ptx_diagnostics::printable::printable), also in error messages.
+/// Parses untrusted JSON. Strings are made [`printable`](ptx_diagnostics::printable::printable), also in error
+/// messages.
 ///
 /// # Errors
-/// When it is not of the type.
+/// When the JSON does not match the type.
 pub fn from_json<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     serde_json::from_str(&printable_json(text))
 }

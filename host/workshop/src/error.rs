@@ -1,27 +1,27 @@
-//! What can go wrong, sorted by what a caller does about it.
+//! The error type, by what a caller can do about it.
 
-/// Why something could not be done. A check that ran and failed is not an error but a result.
+/// Why an operation failed. A check that ran and failed is a result, not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An argument, file or option is not acceptable; the message says which, what was received, what would be.
+    /// An argument, file or option is not accepted; the message says which, what was received, what is accepted.
     #[error("{0}")]
     Invalid(String),
-    /// Something needed is not there: a driver, a GPU, the PTX; the message says what and how to get it.
+    /// Something needed is missing: a driver, a GPU, the PTX. The message says what, and how to get it.
     #[error("{0}")]
     Unavailable(String),
-    /// The CUDA driver refused or a kernel faulted.
+    /// The CUDA driver returned an error, or a kernel faulted.
     #[error("{action}: {code} ({description}){detail}")]
     Cuda {
-        /// What was being done, as in `launching fa512_sm80_s512_full_128x64`.
+        /// The operation, such as `launching fa512_sm80_s512_full_128x64`.
         action: String,
-        /// The CUDA name, as in `CUDA_ERROR_OUT_OF_MEMORY`.
+        /// The CUDA name, such as `CUDA_ERROR_OUT_OF_MEMORY`.
         code: String,
-        /// The driver's own description.
+        /// The driver's description.
         description: String,
-        /// More to read, such as the JIT log, or empty.
+        /// Further text, such as the JIT log; may be empty.
         detail: String,
     },
-    /// The simulator cannot execute this PTX (never said of a bug in the kernel).
+    /// The simulator does not support this PTX. Never used for a bug in the kernel.
     #[error("the simulator cannot run this kernel: {0}")]
     Unsupported(String),
     /// Reading or writing a file failed.
@@ -29,7 +29,7 @@ pub enum Error {
     File {
         /// The file.
         path: std::path::PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -46,5 +46,5 @@ impl From<numerics::Invalid> for Error {
     }
 }
 
-/// Result of everything in this crate that can fail.
+/// Result of the fallible functions of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

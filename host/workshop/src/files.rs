@@ -1,4 +1,4 @@
-//! Reading files up to a size limit, and writing files in one step, so that they are never half-written.
+//! Reads files up to a size limit, and replaces files atomically.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,19 +7,19 @@ use ptx_diagnostics::files::{folder_of, is_same_file, write_atomically};
 
 use crate::error::{Error, Result};
 
-/// Bytes of the largest text that is read: many times any that this program writes.
+/// Maximum size of a text file, bytes: many times the largest that this program writes.
 const LARGEST_TEXT: u64 = 256 << 20;
 
-/// The text of the file at `path`.
+/// Reads the file at `path` as text.
 ///
 /// # Errors
-/// As [`ptx_diagnostics::files::read_text`], for what does not end before 256 MiB.
+/// As for [`ptx_diagnostics::files::read_text`], also when it is larger than 256 MiB.
 pub fn read_text(path: &Path) -> std::io::Result<String> {
     ptx_diagnostics::files::read_text(path, LARGEST_TEXT)
 }
 
-/// Makes a write beyond the size limit of files (`ulimit -f`) an error, as on a full disk. Otherwise it ends the process, and temporary
-/// files stay.
+/// Makes a write beyond the file size limit (`ulimit -f`) an error, as on a full disk. By default it would end the
+/// process and leave temporary files.
 pub fn let_writes_fail_at_the_size_limit() {
     #[cfg(unix)]
     // SAFETY: SIG_IGN runs no code of ours, and nothing else in this process handles SIGXFSZ.
@@ -28,10 +28,10 @@ pub fn let_writes_fail_at_the_size_limit() {
     }
 }
 
-/// Requires that [`replace()`] can put a file at `path`, to be asked before long work whose result goes there.
+/// Checks that [`replace()`] can write a file at `path`. Called before long work whose result goes there.
 ///
 /// # Errors
-/// [`Error::Invalid`] when its folder does not exist, or it is there but not a file, as a device.
+/// [`Error::Invalid`] when its folder does not exist, or `path` exists but is not a file.
 pub fn check_target(path: &Path) -> Result<()> {
     let refuse = |what: String| Err(Error::Invalid(format!("{}: {what}", path.display())));
     let folder = folder_of(path);
@@ -44,11 +44,11 @@ pub fn check_target(path: &Path) -> Result<()> {
     }
 }
 
-/// Requires that files can be put at all of `targets`, each named by its option, without one replacing another or one of
-/// `sources`.
+/// Checks that files can be written at all `targets`, each named by its option, and that none of them replaces another
+/// or one of `sources`.
 ///
 /// # Errors
-/// [`Error::Invalid`] as [`check_target`], and when two are one file, whatever their names.
+/// [`Error::Invalid`] as for [`check_target`], and when two paths are the same file.
 pub fn check_targets(targets: &[(&str, &Path)], sources: &[(&str, &Path)]) -> Result<()> {
     for (index, &(name, path)) in targets.iter().enumerate() {
         check_target(path)?;
@@ -64,11 +64,11 @@ pub fn check_targets(targets: &[(&str, &Path)], sources: &[(&str, &Path)]) -> Re
     Ok(())
 }
 
-/// Puts what `fill` writes at `path`, in one step: it never holds a part of it. A symbolic link stays, and what it points
-/// to is replaced.
+/// Replaces the file at `path` with what `fill` writes, atomically: it never has partial content. If `path` is a
+/// symbolic link, its target is replaced.
 ///
 /// # Errors
-/// [`Error::Invalid`] as [`check_target`]; [`Error::File`] when the file cannot be written.
+/// [`Error::Invalid`] as for [`check_target`]; [`Error::File`] when the file cannot be written.
 pub fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
     check_target(path)?;
     write_atomically(path, ".fa512-", fill).map_err(|source| Error::File { path: path.to_owned(), source })

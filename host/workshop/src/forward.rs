@@ -1,4 +1,4 @@
-//! One forward call on an executor: its tensors in device memory, its launch, its outputs.
+//! One forward call on an executor: its tensors, its launch, its outputs.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use contract::plan::{Addresses, Launch, Plan};
 use contract::problem::Problem;
 use contract::refusal::Tensor;
 
-/// A forward call whose inputs are in device memory. Its buffers are freed when it is dropped.
+/// A forward call with its inputs in device memory. Buffers are freed on drop.
 pub struct Forward<'a> {
     memory: DeviceMemory<'a>,
     plan: Plan<'a>,
@@ -24,22 +24,22 @@ pub struct Forward<'a> {
     tensors: Tensors<'a>,
 }
 
-/// What one execution did and left.
+/// The result of one execution.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What the executor observed.
+    /// The executor's observations.
     pub execution: Execution,
     /// O and LSE.
     pub outputs: Outputs,
-    /// Names of the inputs that are no longer what they were.
+    /// Names of the inputs that the kernel changed.
     pub changed_inputs: Vec<String>,
-    /// Guards behind buffers that were written to.
+    /// Guards that the kernel wrote to.
     pub damaged_guards: Vec<GuardDamage>,
 }
 
 impl<'a> Forward<'a> {
-    /// Plans the launch of `entry`, loads `module` and copies `inputs` to device memory, one buffer for each storage; with
-    /// `lse`, LSE is asked for.
+    /// Plans the launch of `entry`, loads `module` and copies `inputs` to device memory, one buffer per storage. `lse`
+    /// requests LSE.
     ///
     /// # Errors
     /// When the executor cannot load or allocate, or the entry does not accept the problem.
@@ -62,7 +62,7 @@ impl<'a> Forward<'a> {
         &self.tensors.launch
     }
 
-    /// Fills the outputs with poison, launches once, and reads back everything.
+    /// Fills the outputs with poison, launches once, and reads everything back.
     ///
     /// # Errors
     /// When the launch or a copy fails.
@@ -97,8 +97,8 @@ impl<'a> Forward<'a> {
         Ok(Outcome { execution, outputs, changed_inputs, damaged_guards })
     }
 
-    /// Makes the launch ready to be timed: copies the inputs to as many further sets of tensors as `protocol` wants, and
-    /// warms up; `None` where times mean nothing (the simulator).
+    /// Prepares the launch for timing: copies the inputs to the additional input sets of `protocol`, and warms up.
+    /// `None` if times are meaningless (the simulator).
     ///
     /// # Errors
     /// When the executor cannot allocate or a launch fails.
@@ -114,7 +114,7 @@ impl<'a> Forward<'a> {
     }
 }
 
-/// A forward call that is ready to be timed. What it holds on the device is freed when it is dropped.
+/// A forward call prepared for timing. Its device resources are freed on drop.
 pub struct ForwardSampler<'a> {
     memory: DeviceMemory<'a>,
     sample: Sample,
@@ -132,12 +132,12 @@ impl Sampler for ForwardSampler<'_> {
 
 impl Drop for ForwardSampler<'_> {
     fn drop(&mut self) {
-        // As when buffers are freed.
+        // Ignored as when freeing buffers.
         let _ = self.memory.executor.free_sample(self.sample);
     }
 }
 
-/// One set of the tensors of a call in device memory, and the call on them.
+/// One input set with its outputs in device memory, and the launch on them.
 struct Tensors<'a> {
     storages: Vec<Storage>,
     lengths: Vec<Lengths>,
@@ -190,7 +190,7 @@ fn lse_elements(problem: &Problem) -> usize {
     problem.shape().rows() as usize
 }
 
-/// Buffers of one executor that are freed when this is dropped.
+/// Buffers of one executor, freed on drop.
 struct DeviceMemory<'a> {
     executor: &'a mut dyn Executor,
     buffers: Vec<Buffer>,
@@ -203,7 +203,7 @@ impl DeviceMemory<'_> {
         Ok(buffer)
     }
 
-    /// The buffer that holds `elements`: one of `storages` when it was copied before, else a new one.
+    /// The buffer with `elements`: that of an equal storage in `storages`, else a new one.
     fn copy(&mut self, storages: &mut Vec<Storage>, name: &str, elements: &Arc<[Bits]>) -> Result<Buffer> {
         if let Some(storage) = storages.iter_mut().find(|storage| Arc::ptr_eq(&storage.elements, elements)) {
             storage.name.push_str(name);
@@ -225,13 +225,13 @@ impl DeviceMemory<'_> {
 impl Drop for DeviceMemory<'_> {
     fn drop(&mut self) {
         for buffer in self.buffers.drain(..) {
-            // A failure to free follows a lost device, which the call before it has reported.
+            // An error here follows from a lost device, which an earlier call has reported.
             let _ = self.executor.free(buffer);
         }
     }
 }
 
-/// A storage of [`Inputs`], named after the operands in it, and its copy in device memory.
+/// A storage of [`Inputs`], named after its tensors, and its copy in device memory.
 struct Storage {
     name: String,
     elements: Arc<[Bits]>,
@@ -248,7 +248,7 @@ impl Storage {
     }
 }
 
-/// What says where packed sequences are, in device memory.
+/// A length array in device memory.
 struct Lengths {
     name: Tensor,
     elements: Arc<[u32]>,
@@ -262,7 +262,7 @@ impl Lengths {
         Ok(Self { name: *name, elements: elements.clone(), buffer })
     }
 
-    /// Whether they differ from what was copied.
+    /// Whether the kernel changed it.
     fn changed(&self, executor: &mut dyn Executor) -> Result<bool> {
         let mut actual = vec![0u32; self.elements.len()];
         executor.read(self.buffer, bytemuck::cast_slice_mut(&mut actual))?;

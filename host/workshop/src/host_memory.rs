@@ -1,4 +1,4 @@
-//! Whether a problem fits the memory of this machine.
+//! Checks that a problem fits this machine's memory.
 
 use crate::element::Bits;
 use crate::error::{Error, Result};
@@ -7,11 +7,11 @@ use contract::problem::Problem;
 use contract::tensor::Tensor;
 use contract::view::View;
 
-/// Times that each of Q, K, V and O is held at once: an input, laid out from generated values, and its copy in simulated
-/// memory with its record of what was written; O, its copy and a copy to compare with.
+/// How many copies of each of Q, K, V and O exist at once. Inputs: the original, generated from values, and the copy in
+/// simulated memory with its initialisation record. O: the output, its copy and a copy for comparison.
 const COPIES: u128 = 3;
 
-/// Requires that a run of `problem` fits the memory that is available, where the system says how much that is.
+/// Checks that a run of `problem` fits the available memory, if the system reports it.
 ///
 /// # Errors
 /// [`Error::Invalid`] with both sizes.
@@ -22,14 +22,14 @@ pub fn check(problem: &Problem) -> Result<()> {
     }
 }
 
-/// Bytes of host memory that a run of `problem` takes at most.
+/// Upper bound of the host memory that a run of `problem` needs, bytes.
 pub fn needed(problem: &Problem) -> u128 {
     let elements = spans(problem).map(|(_, span)| span).iter().sum::<u128>();
     let tensors = elements * COPIES * size_of::<Bits>() as u128;
     tensors + problem.shape().rows() * Reference::bytes_of_a_row(problem.shape().head_dim) as u128
 }
 
-/// Elements from the start of each tensor's buffer to its last one.
+/// Elements from the start of each tensor's buffer to its end.
 fn spans(problem: &Problem) -> [(Tensor, u128); 4] {
     let span = |(tensor, view): (Tensor, View)| (tensor, u128::from(view.offset) + u128::from(problem.extent(tensor)));
     problem.views().named().map(span)
@@ -55,7 +55,7 @@ fn check_against(problem: &Problem, available: u64) -> Result<()> {
     )))
 }
 
-/// What Linux estimates to be available without swapping (`MemAvailable` of /proc/meminfo), bytes.
+/// Memory available without swapping, as estimated by Linux (`MemAvailable` in /proc/meminfo), bytes.
 fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -1,5 +1,5 @@
-//! Records that grow line by line: one JSON object a line, of which the first says what was run where. A line is appended when it
-//! is known, so that whatever ends a run, all that it measured is there to go on from.
+//! Records that grow line by line. The first line is a header that says what was run where; each further line is a JSON
+//! object, appended as soon as it is known. So whatever ends a run, a later one can continue from its measurements.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -12,21 +12,21 @@ use crate::document::{self, Format};
 use crate::error::{Error, Result};
 use crate::files;
 
-/// The first line and the others.
+/// The header and the other lines.
 pub type Content<H, L> = (H, Vec<L>);
 
-/// A record that is being written.
+/// A record being written.
 pub struct Journal {
     path: PathBuf,
     file: File,
 }
 
 impl Journal {
-    /// Opens the record of `format` at `path` to go on from it, or begins it with `header`; also returns what it holds. `like` says what
-    /// keeps the lines of a record that begins with its argument from being gone on from.
+    /// Opens the record of `format` at `path` to continue it, or creates it with `header`; also returns its contents.
+    /// `like` gets the header of an existing record and returns why it cannot be continued, if so.
     ///
     /// # Errors
-    /// As [`load`]; [`Error::Invalid`] when `like` refuses.
+    /// As for [`load`]; [`Error::Invalid`] when `like` refuses.
     pub fn open<H, L>(
         path: &Path,
         format: &Format,
@@ -72,23 +72,23 @@ impl Journal {
         self.write(&to_line(line))
     }
 
-    /// A line is written by one call, so that a run that is killed leaves all of it or a line without an end.
+    /// Writes a line with a single call, so that a killed run leaves all of it, or a line without an end.
     fn write(&mut self, line: &[u8]) -> Result<()> {
         let written = self.file.write_all(line).and_then(|()| self.file.sync_data());
         written.map_err(|source| Error::File { path: self.path.clone(), source })
     }
 }
 
-/// Reads the record of `format` at `path`. A last line without its end, as a run leaves that was killed, is passed over.
+/// Reads the record of `format` at `path`. Skips an incomplete last line, which a killed run may leave.
 ///
 /// # Errors
-/// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it is no such record or a line is damaged.
+/// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it is not such a record, or a line is damaged.
 pub fn load<H: DeserializeOwned, L: DeserializeOwned>(format: &Format, path: &Path) -> Result<Content<H, L>> {
     let text = files::read_text(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
     parse(format, &text).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))
 }
 
-/// Reads the text of a record.
+/// Parses the text of a record.
 pub fn parse<H: DeserializeOwned, L: DeserializeOwned>(
     format: &Format,
     text: &str,
@@ -101,10 +101,10 @@ pub fn parse<H: DeserializeOwned, L: DeserializeOwned>(
     Ok((header, lines.collect::<std::result::Result<_, _>>()?))
 }
 
-/// Writes a whole record to `path`, which is replaced in one step.
+/// Writes a whole record to `path`, replacing the file atomically.
 ///
 /// # Errors
-/// As [`files::replace`].
+/// As for [`files::replace`].
 pub fn save<'a, L: Serialize + 'a>(
     path: &Path,
     format: &Format,
@@ -118,7 +118,7 @@ pub fn save<'a, L: Serialize + 'a>(
     })
 }
 
-/// Appends `line` to the record at `path`, which another thread has open that cannot go on.
+/// Appends `line` to the record at `path`, which a blocked thread has open.
 ///
 /// # Errors
 /// [`Error::File`] when it cannot be written.
@@ -128,7 +128,7 @@ pub fn append(path: &Path, line: &impl Serialize) -> Result<()> {
     appended.map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
-/// The first line, as [`parse`] reads it.
+/// The header line, as [`parse`] expects it.
 pub fn first_line(format: &Format, header: &impl Serialize) -> Vec<u8> {
     to_line(&format.document(header))
 }

@@ -1,4 +1,4 @@
-//! Entries of a manifest as variants of the contract, with their names in what is refused.
+//! Entries of a manifest as variants of the contract; their names are added to refusals.
 
 use contract::config::{Scores, Sequence};
 use contract::manifest::{ArgumentLayout, Entry};
@@ -11,8 +11,8 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::score_mod::{BiasForm, ScoreModForm};
 
-/// A problem of `shape` that `entry` computes: of its element type and mask, and where it changes scores with ALiBi slopes and, if its
-/// sequences may have one, a bias for each head.
+/// A problem of `shape` that `entry` computes, with its element type and mask. If it supports score modifications: with
+/// ALiBi slopes and, unless its sequences are packed, a bias per head.
 ///
 /// # Errors
 /// When no kernel accepts the shape.
@@ -35,7 +35,7 @@ pub fn plan<'a>(entry: &'a Entry, problem: &Problem, device: &Device) -> Result<
     Plan::new(problem, entry.variant(), &device.gpu()).map_err(|refusal| refused(entry, &refusal))
 }
 
-/// Requires that `entry` computes `problem`.
+/// Checks that `entry` computes `problem`.
 ///
 /// # Errors
 /// [`Error::Invalid`] with what the entry accepts.
@@ -44,15 +44,15 @@ pub fn check_accepts(entry: &Entry, problem: &Problem) -> Result<()> {
     entry.variant().check_accepts(problem).map_err(|refusal| refused(entry, &refusal))
 }
 
-/// Requires that `device` can run `entry`.
+/// Checks that `device` can run `entry`.
 ///
 /// # Errors
-/// [`Error::Invalid`] with what the entry needs and the device has.
+/// [`Error::Invalid`] with what the entry needs and what the device has.
 pub fn check_fits(entry: &Entry, device: &Device) -> Result<()> {
     entry.variant().check_fits(&device.gpu()).map_err(|refusal| refused(entry, &refusal))
 }
 
-/// Requires that `entry` takes the arguments that this program passes.
+/// Checks that `entry` takes the arguments that this program passes.
 ///
 /// # Errors
 /// [`Error::Invalid`] when its PTX belongs to another build.

@@ -1,8 +1,8 @@
-//! The workshop around the kernel-gpu attention kernels: executors (GPU and simulator) behind one trait, and
-//! what is run on them, measured and reported. Inputs, the f64 reference and the comparison are those of [`numerics`].
+//! The workshop for the attention kernels: executors (GPU and simulator) behind one trait, and the commands that run,
+//! check, measure and report on them. Inputs, the f64 reference and the comparison are in [`numerics`].
 //!
-//! To compare a kernel with it: choose an entry of a [`ptx_folder::PtxFolder`] with [`variant::choose`], run it with
-//! [`forward::Forward`] on an executor from [`executor::open`], and give the outputs to [`check::check()`].
+//! To check a kernel: choose an entry of a [`ptx_folder::PtxFolder`] with [`variant::choose`], run it with
+//! [`forward::Forward`] on an executor from [`executor::open`], and pass the outputs to [`check::check()`].
 
 pub mod bench;
 mod commands;
@@ -39,7 +39,7 @@ pub mod variant;
 
 pub use numerics::{check, element, inputs, reference, rows};
 
-/// What docs/use shows is compiled, and run where it needs no GPU.
+/// Compiles the examples in docs/use, and runs those that need no GPU.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/use/rust.md")]
 struct CallingFromRust;

@@ -1,7 +1,7 @@
-//! Tensors in NumPy's `.npy` files: fp16 or bf16 in and out, f32 too.
+//! Reads and writes tensors in NumPy's `.npy` files: fp16, bf16 and f32.
 //!
-//! NumPy has no bf16: it is held as its bits, `'<u2'`, or as two bytes without a type, `'<V2'`, which is what NumPy makes of an
-//! `ml_dtypes.bfloat16` array.
+//! NumPy has no bf16. It is stored as its bits, `'<u2'`, or as two bytes without a type, `'<V2'`, which is how NumPy
+//! stores an `ml_dtypes.bfloat16` array.
 
 mod header;
 
@@ -18,18 +18,18 @@ use crate::files;
 use contract::problem::Shape;
 use contract::view::Layout;
 
-/// What becomes of a file that holds f32.
+/// How a file of f32 is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum F32 {
     /// It is refused.
     Refused,
-    /// Its numbers are rounded to the element type (to nearest, ties to even). One beyond it is refused.
+    /// Numbers are rounded to the element type (to nearest, ties to even). A number beyond its range is refused.
     Rounded,
-    /// As before, but a number beyond the element type becomes the largest of its sign.
+    /// As [`Self::Rounded`], but a number beyond the range is clamped to the largest of its sign.
     Clamped,
 }
 
-/// A tensor that was read from a file: C order, of [`Layout::dimensions`] in the layout it was read with.
+/// A tensor read from a file, in C order, with the dimensions of [`Layout::dimensions`] in the layout it was read with.
 #[derive(Clone, Debug)]
 pub struct Array {
     /// B, H, S and D.
@@ -42,7 +42,7 @@ pub struct Array {
 enum Stored {
     /// The elements' bits.
     Bits,
-    /// f32 to round.
+    /// f32, to be rounded.
     F32,
 }
 
@@ -54,7 +54,7 @@ impl Stored {
         }
     }
 
-    /// The elements, and how many of them are finite numbers beyond `element`.
+    /// The elements, and the number of finite ones beyond the range of `element`.
     fn decode(self, bytes: &[u8], element: Element) -> (Vec<Bits>, usize) {
         match self {
             Stored::Bits => (bytes.as_chunks().0.iter().map(|&bytes| Bits::from_le_bytes(bytes)).collect(), 0),
@@ -71,10 +71,10 @@ impl Stored {
     }
 }
 
-/// Reads a tensor of four dimensions, `[B,H,S,D]` or `[B,S,H,D]` by `layout`, in little-endian C order.
+/// Reads a tensor with four dimensions, `[B,H,S,D]` or `[B,S,H,D]` by `layout`, in little-endian C order.
 ///
 /// # Errors
-/// [`Error::File`] when the file cannot be read; [`Error::Invalid`] when it is not a `.npy` file, or holds another
+/// [`Error::File`] when the file cannot be read; [`Error::Invalid`] when it is not a `.npy` file, or has another
 /// element type, order, rank or shape, or too few or too many bytes.
 pub fn read(path: &Path, layout: Layout, element: Element, f32: F32) -> Result<Array> {
     let file_error = |source| Error::File { path: path.to_owned(), source };
@@ -91,8 +91,8 @@ pub fn read(path: &Path, layout: Layout, element: Element, f32: F32) -> Result<A
     let bytes = element_bytes(shape, stored)
         .ok_or_else(|| refuse(format!("{} is larger than can be addressed", tuple(&header.shape))))?;
     let mut data = Vec::new();
-    // One byte more than expected, so that trailing bytes are noticed; the header alone must not decide how much
-    // memory is taken.
+    // One byte more than expected, to notice trailing bytes; the header alone must not determine how much memory is
+    // allocated.
     file.take(bytes + 1).read_to_end(&mut data).map_err(file_error)?;
     match (data.len() as u64).cmp(&bytes) {
         std::cmp::Ordering::Equal => {
@@ -113,7 +113,7 @@ pub fn read(path: &Path, layout: Layout, element: Element, f32: F32) -> Result<A
     }
 }
 
-/// Writes a C-order array to `path`, which is replaced in one step.
+/// Writes a C-order array to `path`, replacing the file atomically.
 ///
 /// # Errors
 /// As [`files::replace`].
@@ -127,7 +127,7 @@ pub fn write<T: Number>(path: &Path, dimensions: &[u64], elements: &[T]) -> Resu
 
 /// A number that a `.npy` file can hold.
 pub trait Number: Copy {
-    /// The type as NumPy writes it.
+    /// NumPy's name of the type.
     const DESCR: &str;
 
     /// Its bytes in a file.
@@ -158,7 +158,7 @@ impl Number for f32 {
     }
 }
 
-/// Writes elements of type `element` likewise; bf16 as its bits, `'<u2'`.
+/// [`write`] for elements of type `element`; bf16 as its bits, `'<u2'`.
 ///
 /// # Errors
 /// As [`files::replace`].
@@ -169,7 +169,7 @@ pub fn write_elements(path: &Path, dimensions: &[u64], element: Element, element
     }
 }
 
-/// How elements of type `element` are stored in a file whose header says `descr`.
+/// How elements of type `element` are stored in a file with this `descr`.
 fn stored(descr: &str, element: Element, f32: F32) -> std::result::Result<Stored, String> {
     let expected = match element {
         Element::F16 => "'<f2' (fp16)",
@@ -226,7 +226,7 @@ mod tests {
             Self(tempfile::tempdir().unwrap())
         }
 
-        /// A file with a header as numpy writes it, followed by `bytes` bytes of ones.
+        /// A file with a header in numpy's form, followed by `bytes` bytes of ones.
         fn file(&self, dtype: &str, fortran: &str, shape: &str, bytes: usize) -> PathBuf {
             let mut header =
                 format!("{{'descr': '{dtype}', 'fortran_order': {fortran}, 'shape': {shape}, }}").into_bytes();

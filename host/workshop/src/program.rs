@@ -1,4 +1,4 @@
-//! The fa512 program: its commands, and what it exits with.
+//! The fa512 program: its commands and exit codes.
 
 use std::process::ExitCode;
 
@@ -37,7 +37,7 @@ enum Command {
     Man(manual::ManOptions),
 }
 
-/// Does what the arguments of the process say. Code 0: pass, 1: a check failed, 2: could not run.
+/// Runs the command line of the process. Exit code 0: pass, 1: a check failed, 2: could not run.
 pub fn main() -> ExitCode {
     files::let_writes_fail_at_the_size_limit();
     let command = match Cli::try_parse() {
@@ -71,9 +71,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Says what is wrong with the arguments, or the help that they ask for.
+/// Prints the error in the arguments, or the requested help.
 fn explain(error: &clap::Error) -> ExitCode {
-    // Nothing can be done about an error stream that is closed.
+    // Nothing can be done if standard error is closed.
     let _ = error.print();
     let comparing = std::env::args_os().nth(1).is_some_and(|command| command == "compare");
     match error.exit_code() {

@@ -16,7 +16,7 @@ use crate::tuned_table::Table;
 /// Environment variable that names the folder.
 pub const ENVIRONMENT_VARIABLE: &str = "FA512_PTX_DIR";
 
-/// A PTX folder whose files are what its manifest says, and what is known about which of its entries is the fastest.
+/// A PTX folder that matches its manifest, with a tuned table and predicted times.
 #[derive(Clone, Debug)]
 pub struct PtxFolder {
     path: PathBuf,
@@ -33,16 +33,16 @@ struct FormatOnly {
 }
 
 impl PtxFolder {
-    /// Finds and reads the folder: `explicit`, else the one that [`ENVIRONMENT_VARIABLE`] names, else `ptx` beside the
-    /// program or beside the program's folder.
+    /// Finds and reads the folder: `explicit`, else the one that [`ENVIRONMENT_VARIABLE`] names, else `ptx` next to the
+    /// program or next to the program's folder.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when there is none, otherwise as [`Self::open`].
+    /// [`Error::Unavailable`] when there is none; otherwise as for [`Self::open`].
     pub fn find(explicit: Option<&Path>) -> Result<Self> {
         Self::find_by(explicit, None)
     }
 
-    /// As [`Self::find`], but of the folders the one of `code_generator` beside it, if that is given.
+    /// [`Self::find`], but returns the folder of `code_generator` next to that one, if given.
     ///
     /// # Errors
     /// As for [`Self::find`].
@@ -67,7 +67,7 @@ impl PtxFolder {
         }
     }
 
-    /// Reads the folder of another code generator: `ptx-NAME` beside this one, or `ptx` for rustc.
+    /// Reads the folder of another code generator: `ptx-NAME` next to this one, or `ptx` for rustc.
     ///
     /// # Errors
     /// As for [`Self::open`].
@@ -78,8 +78,8 @@ impl PtxFolder {
     /// Reads the folder at `path`.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the manifest or a file is missing, the manifest has another format or an entry that
-    /// cannot work, or a file is not the one the manifest was written for.
+    /// [`Error::Unavailable`] when the manifest or a file is missing, the manifest has another format or an invalid
+    /// entry, or a file does not have the manifest's digest.
     pub fn open(path: &Path) -> Result<Self> {
         let manifest = read_manifest(&path.join(FILE_NAME))?;
         let modules = manifest.modules.iter().map(|module| {
@@ -99,30 +99,31 @@ impl PtxFolder {
         Ok(Self { path: path.to_owned(), manifest, modules, tuned: Table::built_in()?, costs: cost::SHIPPED })
     }
 
-    /// The same folder with another tuned table than the built-in one, which also decides where a time is predicted.
+    /// The same folder with another tuned table, which then takes precedence over predicted times.
     pub fn with_tuned(self, tuned: Table) -> Self {
         Self { tuned, costs: &[], ..self }
     }
 
-    /// What the times of its entries are predicted by.
+    /// The constants of the predicted times of its entries.
     pub fn costs(&self) -> &'static [Costs<'static>] {
         self.costs
     }
 
-    /// Which of the entries is the fastest on which GPU.
+    /// The tuned table.
     pub fn tuned(&self) -> &Table {
         &self.tuned
     }
 
-    /// Where the folder is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Requires that files can be put at all of `targets`, each named by its option, without replacing one of the folder's.
+    /// Checks that files can be written at all `targets`, each named by its option, without replacing one of the
+    /// folder's.
     ///
     /// # Errors
-    /// As [`files::check_targets`].
+    /// As for [`files::check_targets`].
     pub fn check_targets(&self, targets: &[(&str, &Path)]) -> Result<()> {
         let names = self.manifest.modules.iter().map(|module| module.file.as_str()).chain([FILE_NAME]);
         let own: Vec<PathBuf> = names.map(|name| self.path.join(name)).collect();
@@ -135,16 +136,16 @@ impl PtxFolder {
         &self.manifest
     }
 
-    /// A digest of all its PTX.
+    /// Digest of all its PTX.
     pub fn digest(&self) -> String {
         let modules: String = self.manifest.modules.iter().map(|module| module.sha256.as_str()).collect();
         Sha256::digest(modules).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The PTX of `probe`; `None` when the folder has none, as one of another code generator.
+    /// The PTX of `probe`; `None` if the folder does not have it, as for another code generator.
     ///
     /// # Errors
-    /// [`Error::File`] when it is there but cannot be read.
+    /// [`Error::File`] when it exists but cannot be read.
     pub fn probe(&self, probe: &Probe) -> Result<Option<PtxModule>> {
         let path = self.path.join(probe.file);
         match files::read_text(&path) {
@@ -154,7 +155,7 @@ impl PtxFolder {
         }
     }
 
-    /// All entries with the modules they are in, in order of preference.
+    /// All entries with their modules, in order of preference.
     pub fn entries(&self) -> impl Iterator<Item = (&Entry, &PtxModule)> + Clone {
         self.manifest
             .modules
@@ -164,13 +165,13 @@ impl PtxFolder {
     }
 }
 
-/// The folder of a code generator beside `folder`, which is that of another.
+/// The folder of code generator `name` next to `folder`.
 fn of_code_generator(folder: &Path, name: &str) -> PathBuf {
     let beside = folder.parent().unwrap_or(Path::new(""));
     beside.join(if name == "rustc" { "ptx".into() } else { format!("ptx-{name}") })
 }
 
-/// The command that makes the PTX folder `folder`.
+/// The command that creates the PTX folder `folder`.
 fn command_that_makes(folder: &Path) -> &'static str {
     match folder.file_name().and_then(|name| name.to_str()) {
         Some("ptx-rust-cuda") => "`cargo xtask ptx --codegen rust-cuda`",
@@ -179,7 +180,7 @@ fn command_that_makes(folder: &Path) -> &'static str {
     }
 }
 
-/// `ptx` beside the program (a distribution) and beside its folder (`target/release/fa512` and `target/ptx`).
+/// `ptx` next to the program (in a distribution), and next to its folder (`target/release/fa512` and `target/ptx`).
 fn beside_program() -> Vec<PathBuf> {
     let program = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
     program.ancestors().skip(1).take(2).map(|folder| folder.join("ptx")).collect()
@@ -221,7 +222,7 @@ fn read_manifest(path: &Path) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// Requires what `entry` says of its launch to follow from its tile configuration, which it is launched by.
+/// Checks that what `entry` says about its launch follows from its tile configuration, by which it is launched.
 fn check_launch(entry: &Entry) -> std::result::Result<(), String> {
     let Entry { config, threads, dynamic_shared_bytes, .. } = entry;
     let numbers = [

@@ -1,7 +1,7 @@
-//! The decision tree: rules in the order in which they are asked.
+//! The decision tree: rules in the order in which they are evaluated.
 //!
-//! What makes every number meaningless comes first, then what decides where to look at all, then costs that are never
-//! worth having, then the limits of the hardware, and last, where no limit is reached, what the warps wait for.
+//! First what makes every number meaningless, then what decides where to look, then costs that are never justified,
+//! then the limits of the hardware, and last, if no limit is reached, what the warps wait for.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub struct Condition {
     pub bound: Bound,
 }
 
-/// On which side of what a number has to be.
+/// A lower or upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -50,14 +50,14 @@ impl fmt::Display for Condition {
     }
 }
 
-/// When all conditions hold, what holds the kernel back and what to try.
+/// If all conditions hold: the bottleneck, and what to try.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rule {
     /// A short name.
     pub name: &'static str,
-    /// What has to hold.
+    /// The conditions.
     pub conditions: &'static [Condition],
-    /// What holds the kernel back.
+    /// The bottleneck.
     pub bottleneck: &'static str,
     /// The next experiment.
     pub experiment: &'static str,
@@ -73,7 +73,7 @@ const fn below(fact: Fact, bound: f64) -> Condition {
     Condition { fact, bound: Bound::Below(bound) }
 }
 
-/// From here on a unit counts as busy.
+/// From this utilisation on a unit counts as busy.
 const BUSY: f64 = 0.7;
 
 /// The rules, in order.

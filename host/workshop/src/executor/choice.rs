@@ -5,30 +5,30 @@ use super::gpu::GpuExecutor;
 use super::sim::SimExecutor;
 use crate::error::{Error, Result};
 
-/// Which kind of device to open.
+/// The kind of device to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum DeviceChoice {
-    /// A GPU when the driver answers, else the simulator.
+    /// A GPU if the driver works, else the simulator.
     Auto,
-    /// A GPU, or failure.
+    /// A GPU; fails without one.
     Gpu,
     /// The simulator.
     Sim,
 }
 
-/// An executor, and why it is this one.
+/// An executor, and why it was chosen.
 pub struct Opened {
     /// The executor.
     pub executor: Box<dyn Executor>,
-    /// The reason, as text.
+    /// The reason, as a message.
     pub reason: String,
 }
 
-/// Opens a device. A simulator stands for `simulated_architecture`, as in 90 for `sm_90`.
+/// Opens a device. The simulator simulates `simulated_architecture`, such as 90 for `sm_90`.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when a GPU was demanded and there is none, and whatever the driver reports of one that is there
-/// but does not work: that is never hidden by taking the simulator instead.
+/// [`Error::Unavailable`] when a GPU was requested and there is none. Also any driver error about a GPU that exists but
+/// does not work: the simulator never replaces it silently.
 pub fn open(choice: DeviceChoice, simulated_architecture: u32) -> Result<Opened> {
     let simulator = |reason: String| {
         let executor = Box::new(SimExecutor::new(simulated_architecture)?);

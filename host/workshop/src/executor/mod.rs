@@ -1,4 +1,5 @@
-//! Somewhere to run a kernel: a GPU through the CUDA driver, or the simulator. Nothing above this trait knows which.
+//! Executors: run a kernel on a GPU through the CUDA driver, or in the simulator. Code above this trait does not know
+//! which.
 
 mod choice;
 pub mod gpu;
@@ -14,10 +15,10 @@ use crate::timing::{Batch, Protocol};
 
 pub use choice::{DeviceChoice, Opened, open};
 
-/// Device memory owned by an executor. Behind every buffer lies a guard that [`Executor::damaged_guards`] checks.
+/// Device memory owned by an executor. Every buffer is followed by a guard, which [`Executor::damaged_guards`] checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// Index in the executor that made it.
+    /// Index in the executor that allocated it.
     pub id: usize,
     /// Device address, at least 256-byte aligned.
     pub address: u64,
@@ -25,16 +26,16 @@ pub struct Buffer {
     pub bytes: u64,
 }
 
-/// What one launch did, beyond writing its outputs.
+/// Observations about a launch other than its outputs.
 #[derive(Debug, Default)]
 pub struct Execution {
-    /// What the simulator found wrong; always empty on a GPU.
+    /// Findings of the simulator; always empty on a GPU.
     pub findings: Vec<ptx_sim::Finding>,
-    /// What the simulator counted; absent on a GPU.
+    /// Counters of the simulator; absent on a GPU.
     pub counters: Option<ptx_sim::Counters>,
 }
 
-/// A guard behind a buffer that a kernel wrote to.
+/// A guard that a kernel wrote to.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct GuardDamage {
     /// Name given to [`Executor::allocate`].
@@ -45,31 +46,31 @@ pub struct GuardDamage {
     pub bytes: u64,
 }
 
-/// Launches that are ready to be timed, owned by an executor.
+/// Launches prepared for timing, owned by an executor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// Index in the executor that made it.
     pub id: usize,
-    /// What it consists of.
+    /// Calls per sample.
     pub batch: Batch,
 }
 
-/// Somewhere to run a kernel.
+/// A device that runs kernels.
 pub trait Executor {
     /// The device.
     fn device(&self) -> &Device;
 
-    /// Makes the entries of `module` available to [`Executor::launch`]; a module of the same file name is replaced,
-    /// and nothing is done when that one has the same text.
+    /// Makes the entries of `module` available to [`Executor::launch`]. Replaces a module of the same file name, unless
+    /// it has the same text.
     fn load(&mut self, module: &PtxModule) -> Result<()>;
 
-    /// [`Self::load`] for one entry; where loading takes long, of that one alone.
+    /// [`Self::load`] for one entry; where loading is slow, loads only that one.
     fn load_entry(&mut self, module: &PtxModule, _entry: &str) -> Result<()> {
         self.load(module)
     }
 
-    /// Allocates `bytes` of device memory with a guard behind it; `name` appears in messages. The contents are
-    /// undefined until written, and the simulator reports reads of them.
+    /// Allocates `bytes` of device memory followed by a guard. `name` appears in messages. The contents are
+    /// uninitialised; the simulator reports reads of them.
     fn allocate(&mut self, name: &str, bytes: u64) -> Result<Buffer>;
 
     /// Frees a buffer.
@@ -81,22 +82,23 @@ pub trait Executor {
     /// Copies the start of `buffer` to `data`; `data` must not be longer than the buffer.
     fn read(&mut self, buffer: Buffer, data: &mut [u8]) -> Result<()>;
 
-    /// Completes a bound launch with the tensor maps that its kernel copies through, if it does.
+    /// Encodes the tensor maps of a bound launch, if its kernel has any.
     fn complete(&mut self, launch: &mut Launch<'_>) -> Result<()>;
 
-    /// Runs a [completed](Executor::complete) launch and waits for it. A kernel that faults is an error on a GPU and a finding in the simulator.
+    /// Runs a [completed](Executor::complete) launch and waits for it. A fault is an error on a GPU and a finding in
+    /// the simulator.
     fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution>;
 
-    /// Makes completed `launches`, one for each set of inputs, ready to be timed by `protocol`, after a warm-up; `None` where times
-    /// mean nothing (the simulator).
+    /// Prepares completed `launches`, one per input set, for timing by `protocol`, with a warm-up; `None` if times are
+    /// meaningless (the simulator).
     fn prepare_sample(&mut self, launches: &[Launch<'_>], protocol: &Protocol) -> Result<Option<Sample>>;
 
-    /// Takes a sample: µs per call.
+    /// Takes a sample. Returns µs per call.
     fn take_sample(&mut self, sample: Sample) -> Result<f64>;
 
-    /// Frees what [`Executor::prepare_sample`] made.
+    /// Frees a sample made by [`Executor::prepare_sample`].
     fn free_sample(&mut self, sample: Sample) -> Result<()>;
 
-    /// The guards that a kernel has written to. The simulator reports such writes as findings instead.
+    /// The guards that a kernel wrote to. The simulator reports such writes as findings instead.
     fn damaged_guards(&mut self) -> Result<Vec<GuardDamage>>;
 }

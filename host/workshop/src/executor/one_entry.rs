@@ -1,11 +1,11 @@
-//! PTX with one of its entries.
+//! Reduces a PTX module to one entry.
 
 use ptx_text::lines::entry_of_line;
 
-/// `ptx` without its other entries, in whose place are empty lines, so that the lines of what is left have their numbers. All of
-/// it where `entry` is not found.
+/// `ptx` with all entries except `entry` replaced by empty lines, so that line numbers are kept. The whole text if
+/// `entry` is not found.
 ///
-/// The driver compiles every entry of what it loads: the 90 that `sm_90a.ptx` once had took it 20 seconds.
+/// The driver compiles every entry that it loads: for the 90 that `sm_90a.ptx` once had, it took 20 seconds.
 pub fn only(ptx: &str, entry: &str) -> String {
     let mut kept = String::with_capacity(ptx.len() / 8);
     let (mut place, mut is_there) = (Place::Outside, false);
@@ -26,18 +26,18 @@ pub fn only(ptx: &str, entry: &str) -> String {
     if is_there { kept } else { ptx.to_owned() }
 }
 
-/// Where a line is.
+/// Position relative to entries that are left out.
 enum Place {
-    /// In no entry that is left out.
+    /// Outside of them.
     Outside,
-    /// In the head of one.
+    /// In the header of one.
     Before,
-    /// In its body, within so many braces.
+    /// In the body of one, at this depth of braces.
     Within(usize),
 }
 
 impl Place {
-    /// That of the line behind `code`.
+    /// The position after a line `code`.
     fn behind(self, code: &str) -> Self {
         code.chars().fold(self, |place, character| match (place, character) {
             (Place::Before, '{') => Place::Within(1),

@@ -1,4 +1,4 @@
-//! The simulator as an executor: a context on a simulated GPU.
+//! The simulator executor: a context on a simulated GPU.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use crate::error::{Error, Result};
 use crate::ptx_module::PtxModule;
 use crate::timing::Protocol;
 
-/// The architecture a simulator stands for unless told otherwise.
+/// The default simulated architecture.
 pub const DEFAULT_ARCHITECTURE: u32 = 90;
 
-/// Multiprocessors of a simulated GPU: few, so that the blocks of a persistent grid have several work items each even
-/// where the problem is small, but as many as it takes to deal out a last round in halves of heads and parts of others.
+/// Multiprocessors of a simulated GPU: few, so that blocks of a persistent grid get several work items even for small
+/// problems, but enough that a last round is distributed in halves of heads and parts of others.
 const MULTIPROCESSORS: u32 = 4;
-/// Memory of a simulated GPU, bytes: the machine's own is the limit.
+/// Memory size of a simulated GPU, bytes; the machine's memory is the real limit.
 const MEMORY_BYTES: u64 = 256 << 30;
 
-/// Runs PTX on the CPU with ptx-sim. What it finds comes back as values.
+/// Runs PTX on the CPU with ptx-sim and returns its findings.
 pub struct SimExecutor {
     device: Device,
     context: Arc<Context>,
@@ -39,20 +39,20 @@ struct LoadedModule {
 }
 
 impl SimExecutor {
-    /// A simulator that stands for a GPU of `architecture`, as in 90 for `sm_90`, and runs blocks on all cores.
+    /// A simulator of a GPU of `architecture`, such as 90 for `sm_90`, that runs blocks on all cores.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the limits of the architecture are not known.
+    /// [`Error::Invalid`] when the limits of the architecture are unknown.
     pub fn new(architecture: u32) -> Result<Self> {
         Self::with_options(architecture, Self::default_options())
     }
 
-    /// What [`Self::new`] runs with: blocks on all cores, and otherwise the simulator's defaults.
+    /// The options of [`Self::new`]: blocks on all cores, otherwise the simulator's defaults.
     pub fn default_options() -> Options {
         Options { threads: rayon::current_num_threads(), ..Options::default() }
     }
 
-    /// A simulator with other limits, or on other cores.
+    /// A simulator with other options.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -82,7 +82,7 @@ impl SimExecutor {
         Ok(Self { device, context, modules: Vec::new(), next_id: 0, options })
     }
 
-    /// The module that has `entry`, the newest first.
+    /// The newest module that has `entry`.
     fn module(&self, entry: &str) -> Result<&Arc<Module>> {
         let modules = self.modules.iter().rev().map(|loaded| &loaded.module);
         let found = modules.into_iter().find(|module| module.entries().any(|name| name == entry));
@@ -166,7 +166,7 @@ impl Executor for SimExecutor {
     }
 }
 
-/// The bytes of a tensor map; `name` appears in messages.
+/// Encodes a tensor map. `name` appears in messages.
 fn encode(name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
     let map = ptx_sim::TensorMap {
         element: TensorElement::F16,
@@ -183,7 +183,7 @@ fn encode(name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
     map.encode(name).map_err(|error| Error::Invalid(format!("simulated memory: {error}")))
 }
 
-/// An error of the simulated GPU, in its words: the code that a driver would return says less.
+/// An error of the simulated GPU, with its message, which says more than a driver's code.
 fn simulated(error: sim_device::Error) -> Error {
     let sim_device::Error { code, message, .. } = error;
     let words = message.unwrap_or_else(|| code.to_string());
@@ -214,7 +214,7 @@ mod tests {
         *VARIANTS.iter().find(is_plain).expect("there is one")
     }
 
-    /// Its launch, with addresses that nothing lies at.
+    /// A launch of it, with invalid addresses.
     fn launch(simulator: &SimExecutor) -> Launch<'static> {
         let problem = Problem::new(Shape::new(1, 1, 512), Mask::Full, Layout::Bhsd).unwrap();
         let plan = Plan::new(&problem, variant(), &simulator.device().gpu()).unwrap();

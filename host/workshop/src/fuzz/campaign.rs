@@ -1,4 +1,4 @@
-//! Draws cases from a seed. Case `i` of a seed depends on nothing but the seed, the limits and the list of targets.
+//! Draws cases from a seed. Case `i` depends only on the seed, the limits and the list of targets.
 
 mod views;
 
@@ -18,33 +18,33 @@ use contract::problem::{Alignment, Shape, Slopes, Window};
 use contract::view::Layout;
 use views::{draw_views, put_entries_together};
 
-/// Cases that every campaign begins with: three sequence lengths × three batch sizes × three numbers of heads.
+/// Cases at the start of every campaign: three sequence lengths × three batch sizes × three numbers of heads.
 pub const GRID_CASES: u64 = 27;
 
-/// How large problems may be.
+/// Limits on the size of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Limits {
     /// Longest sequence.
     pub sequence: u32,
-    /// Most pairs of a query and a key, B·H·S². A kernel for one length is run with at least one head of it all the same.
+    /// Maximum number of query-key pairs, B·H·S². A kernel for one length is still run with at least one head.
     pub pairs: u64,
     /// Sequence lengths, batch sizes and numbers of heads of the grid.
     grid: [[u32; 3]; 3],
 }
 
 impl Limits {
-    /// For a GPU, where the f64 reference is what takes the time: up to 128 heads of 512 rows or 8 of 2048.
+    /// For a GPU, where the f64 reference dominates the time: up to 128 heads of 512 rows, or 8 of 2048.
     pub const GPU: Self = Self { sequence: 2048, pairs: 1 << 25, grid: [[128, 512, 1024], [1, 2, 4], [1, 4, 8]] };
     /// For the simulator, where a case should take well under a second: up to two heads of 512 rows.
     pub const SIMULATOR: Self = Self { sequence: 640, pairs: 1 << 19, grid: [[32, 64, 130], [1, 2, 3], [1, 2, 4]] };
 
-    /// These limits, with other values where they are given.
+    /// These limits, with the given values replaced.
     pub fn with(self, sequence: Option<u32>, pairs: Option<u64>) -> Self {
         Self { sequence: sequence.unwrap_or(self.sequence), pairs: pairs.unwrap_or(self.pairs), ..self }
     }
 }
 
-/// Everything that decides which cases are drawn.
+/// A campaign: determines which cases are drawn.
 #[derive(Clone, Debug)]
 pub struct Campaign {
     targets: Vec<Target>,
@@ -64,8 +64,8 @@ impl Campaign {
         Ok(Self { targets, limits, seed })
     }
 
-    /// Case `index`: the first [`GRID_CASES`] are the grid, with standard normal inputs and jittered sizes, all others
-    /// random in everything.
+    /// Case `index`. The first [`GRID_CASES`] are the grid, with standard normal inputs and jittered sizes; in all
+    /// others everything is random.
     pub fn case(&self, index: u64) -> Case {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(index);
@@ -133,7 +133,7 @@ impl Campaign {
             views.iter_mut().for_each(put_entries_together);
         }
         let window = (target.mask == Mask::Window).then(|| draw_window(random, shape.sequence));
-        // What is causal at the last key is a window.
+        // A bottom-right aligned causal mask is a window.
         let may_be_anywhere = target.mask != Mask::Causal;
         let alignment = if may_be_anywhere && random.random() { Alignment::BottomRight } else { Alignment::TopLeft };
         Case {
@@ -151,7 +151,7 @@ impl Campaign {
         }
     }
 
-    /// A batch of sequences of one length, with fewer heads and entries where the limits want it.
+    /// A batch of sequences of one length, with fewer heads and entries if the limits require it.
     fn batch_of_one_length(&self, sequence: u32, heads: u32, batch: u32) -> Shape {
         let most = self.heads_within(sequence);
         let heads = heads.min(most);
@@ -165,14 +165,14 @@ impl Campaign {
         Shape::new(batch as u32, heads as u32, sequence)
     }
 
-    /// Keys for the queries of `shape`: as many half of the time, else any number that the limits allow.
+    /// Number of keys for the queries of `shape`: equal half of the time, else any number within the limits.
     fn draw_kv_sequence(&self, random: &mut ChaCha8Rng, Shape { batch, heads, sequence, .. }: Shape) -> u32 {
         let pairs = self.limits.pairs / u64::from(batch) / u64::from(heads) / u64::from(sequence);
         let most = (pairs as u32).clamp(1, self.limits.sequence);
         if random.random() { sequence } else { draw_sequence(random, most) }
     }
 
-    /// Packed sequences of lengths of their own, some of them empty, and their shape.
+    /// Packed sequences of random lengths, some empty, and their shape.
     fn packed(&self, random: &mut ChaCha8Rng, heads: u32, sequences: u32) -> (Shape, Vec<u32>) {
         let longest = self.longest_of(heads, sequences);
         let mut length = || if random.random_range(0..8) == 0 { 0 } else { draw_sequence(random, longest) };
@@ -181,7 +181,7 @@ impl Campaign {
         (Shape::new(1, heads, lengths.iter().sum()), lengths)
     }
 
-    /// Sequences as [`Self::packed`] draws them, a third with other numbers of keys and a third in a padded batch.
+    /// Sequences like those of [`Self::packed`]; a third has other numbers of keys, a third is a padded batch.
     fn random_lengths(&self, random: &mut ChaCha8Rng, heads: u32, sequences: u32) -> (Shape, Lengths) {
         let (shape, queries) = self.packed(random, heads, sequences);
         match random.random_range(0..3) {
@@ -204,35 +204,35 @@ impl Campaign {
         }
     }
 
-    /// How long so many sequences may be, so that all of them keep the limits.
+    /// Maximum length of `sequences` sequences within the limits.
     fn longest_of(&self, heads: u32, sequences: u32) -> u32 {
         let pairs = self.limits.pairs / u64::from(heads) / u64::from(sequences);
         (pairs.isqrt() as u32).clamp(1, self.limits.sequence)
     }
 
-    /// How many heads of that length the limits allow, at least one.
+    /// Maximum number of heads of that length within the limits, at least one.
     fn heads_within(&self, sequence: u32) -> u32 {
         const MOST: u64 = 1024;
         (self.limits.pairs / u64::from(sequence).pow(2)).clamp(1, MOST) as u32
     }
 }
 
-/// `size`, unchanged once in four times, else up to an eighth larger or smaller, and at least 1.
+/// `size` unchanged with probability 1/4, else up to an eighth larger or smaller; at least 1.
 fn jittered(random: &mut ChaCha8Rng, size: u32) -> u32 {
     let jitter = (size / 8).max(1);
     let drawn = random.random_range(size.saturating_sub(jitter).max(1)..=size + jitter);
     if random.random_range(0..4) == 0 { size } else { drawn }
 }
 
-/// A number from `low` to `high` whose logarithm is uniform.
+/// A number from `low` to `high` with uniform logarithm.
 fn draw_log(random: &mut ChaCha8Rng, low: u64, high: u64) -> u64 {
-    // Powers of two with a uniform number below each: no logarithm, whose last bit may differ between machines.
+    // A power of two plus a uniform number below it: no logarithm, whose last bit may differ between machines.
     let (bits_low, bits_high) = (low.ilog2(), high.ilog2());
     let bits = random.random_range(bits_low..=bits_high);
     random.random_range((1 << bits).max(low)..=((2 << bits) - 1).min(high))
 }
 
-/// Heads of K and V for so many `heads` of Q: as many half of the time, else one, or a divisor.
+/// Heads of K and V for `heads` heads of Q: equal half of the time, else one, or a divisor.
 fn draw_kv_heads(random: &mut ChaCha8Rng, heads: u32) -> u32 {
     match random.random_range(0..4) {
         0 | 1 => heads,
@@ -244,7 +244,7 @@ fn draw_kv_heads(random: &mut ChaCha8Rng, heads: u32) -> u32 {
     }
 }
 
-/// A multiple of 8 in `range`: its end half of the time, else often one that whole tiles have.
+/// A multiple of 8 in `range`: the end half of the time, else often a width of whole tiles.
 fn draw_head_dim(random: &mut ChaCha8Rng, range: &RangeInclusive<u32>) -> u32 {
     const STEP: u32 = ROW_ALIGNMENT as u32;
     const TILES: [u32; 3] = [32, 64, 128];
@@ -260,7 +260,7 @@ fn draw_head_dim(random: &mut ChaCha8Rng, range: &RangeInclusive<u32>) -> u32 {
     }
 }
 
-/// Lengths at the edges of tiles are drawn more often than others, and long ones more rarely.
+/// A sequence length: edges of tiles are drawn more often, long sequences more rarely.
 fn draw_sequence(random: &mut ChaCha8Rng, most: u32) -> u32 {
     const TILES: [u32; 5] = [16, 32, 64, 128, 512];
     let sequence = match random.random_range(0..4) {
@@ -289,7 +289,8 @@ fn draw_scale(random: &mut ChaCha8Rng) -> Option<f64> {
     }
 }
 
-/// A window that is no simpler mask: sides of a few keys, about a tile, anything up to all, or without a limit.
+/// A window that does not equal a simpler mask: sides of a few keys, about a tile, anything up to all, or without a
+/// limit.
 fn draw_window(random: &mut ChaCha8Rng, sequence: u32) -> Window {
     let mut side = || match random.random_range(0..8) {
         0 => None,
@@ -304,7 +305,7 @@ fn draw_window(random: &mut ChaCha8Rng, sequence: u32) -> Window {
     }
 }
 
-/// One change of the scores at least for a kernel that makes some, none for the others.
+/// At least one score modification for a kernel that supports them, none for others.
 fn draw_score_mod(random: &mut ChaCha8Rng, target: &Target) -> ScoreModForm {
     if target.scores == Scores::Unmodified {
         return ScoreModForm::default();

@@ -1,4 +1,4 @@
-//! One problem with everything that decides its outcome, and the command that repeats it.
+//! One problem with everything that determines its result, and the command that reproduces it.
 
 use contract::args::Strides;
 use std::ops::RangeInclusive;
@@ -14,7 +14,7 @@ use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Problem, Shape, Window};
 use contract::refusal::Tensor;
 use contract::view::{Layout, Views};
 
-/// A dimension of a tensor other than the columns of a row.
+/// A dimension of a tensor except the columns of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     /// B.
@@ -35,12 +35,12 @@ impl Dimension {
     }
 }
 
-/// How a tensor lies in its buffer, for any shape.
+/// Memory layout of a tensor, for any shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Dimensions from the smallest stride to the largest.
+    /// Dimensions from smallest to largest stride.
     pub order: [Dimension; 3],
-    /// Unused elements behind each entry of each dimension, in the same order; multiples of 8.
+    /// Unused elements after each entry of each dimension, in the same order; multiples of 8.
     pub padding: [u64; 3],
     /// Unused elements before the first; a multiple of 8.
     pub offset: u64,
@@ -49,7 +49,7 @@ pub struct View {
 }
 
 impl View {
-    /// No gaps, in the order of `layout`.
+    /// Contiguous in `layout`.
     pub const fn contiguous(layout: Layout) -> Self {
         let order = match layout {
             Layout::Bhsd => [Dimension::Row, Dimension::Head, Dimension::Batch],
@@ -58,7 +58,7 @@ impl View {
         Self { order, padding: [0; 3], offset: 0, shared_heads: false }
     }
 
-    /// The strides of a tensor of `shape`, which is that of the tensor alone.
+    /// The strides of a tensor with `shape`, the shape of that tensor alone.
     pub fn strides(&self, shape: Shape) -> Strides {
         let mut strides = Strides { batch: 0, head: 0, row: 0 };
         let mut covered = u64::from(shape.head_dim);
@@ -77,7 +77,7 @@ impl View {
         strides
     }
 
-    /// Whether it gives a tensor of `shape` the strides of `layout`, in the dimensions that have more than one entry.
+    /// Whether a tensor of `shape` has the strides of `layout`, in the dimensions of more than one entry.
     fn is_contiguous(&self, shape: Shape, layout: Layout) -> bool {
         let strides = |view: &View| {
             let Strides { batch, head, row } = view.strides(shape);
@@ -88,7 +88,7 @@ impl View {
     }
 }
 
-/// Which kernel is run.
+/// The kernel to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Name of the entry.
@@ -99,11 +99,11 @@ pub struct Target {
     pub sequence: Sequence,
     /// Mask it applies.
     pub mask: Mask,
-    /// Whether it changes scores.
+    /// Whether it supports score modifications.
     pub scores: Scores,
-    /// Head dimensions that it accepts, of which those that are multiples of 8 can be asked for.
+    /// Head dimensions that it accepts; only multiples of 8 are valid problems.
     pub head_dims: RangeInclusive<u32>,
-    /// Whether heads may share their rows, which no tensor map describes.
+    /// Whether heads may share their rows, which tensor maps cannot describe.
     pub shared_heads: bool,
 }
 
@@ -127,23 +127,23 @@ impl From<&Entry> for Target {
 pub struct Case {
     /// The kernel.
     pub target: Target,
-    /// Its sizes; of packed sequences with one batch entry, and the rows of all; of padded ones with an entry for each.
+    /// The shape. For packed sequences: one batch entry with all rows; for padded ones: an entry per sequence.
     pub shape: Shape,
-    /// Lengths of the sequences, where they are packed or padded.
+    /// Sequence lengths, if packed or padded.
     pub lengths: Option<Lengths>,
-    /// Keys around its own that a query attends to, where the target has a window; `None` for the default.
+    /// The window, if the target has one; `None` for the default.
     pub window: Option<Window>,
-    /// Where the positions of queries lie among the keys.
+    /// How queries are aligned with keys.
     pub alignment: Alignment,
-    /// What is done to the scores.
+    /// Score modifications.
     pub score_mod: ScoreModForm,
     /// Factor on the scores; `None` for the default.
     pub scale: Option<f64>,
-    /// Q, K, V and O.
+    /// Views of Q, K, V and O.
     pub views: [View; 4],
-    /// Whether LSE is asked for.
+    /// Whether LSE is requested.
     pub lse: bool,
-    /// How Q, K and V are filled.
+    /// Distribution of Q, K and V.
     pub distribution: Distribution,
     /// Seed of the inputs.
     pub seed: u64,
@@ -153,7 +153,7 @@ impl Case {
     /// The problem.
     ///
     /// # Errors
-    /// When no kernel could accept it; a drawn or shrunk case is always acceptable.
+    /// When no kernel can accept it; never for a drawn or shrunk case.
     pub fn problem(&self) -> Result<Problem> {
         let problem = self.batch()?;
         match &self.lengths {
@@ -162,7 +162,7 @@ impl Case {
         }
     }
 
-    /// The problem of its rows, before they are sequences.
+    /// The problem before its rows are divided into sequences.
     fn batch(&self) -> Result<Problem> {
         let problem = Problem::new(self.shape, self.target.mask, Layout::Bhsd)?.with_element(self.target.element);
         let problem = self.window.map_or(problem, |window| problem.with_window(window)).aligned(self.alignment);
@@ -176,7 +176,7 @@ impl Case {
     /// Q, K and V.
     ///
     /// # Errors
-    /// As [`Self::problem`], and when they do not fit the memory of this machine.
+    /// As for [`Self::problem`], and when they do not fit this machine's memory.
     pub fn inputs(&self) -> Result<Inputs> {
         let problem = self.batch()?;
         host_memory::check(&problem)?;
@@ -187,7 +187,7 @@ impl Case {
         }
     }
 
-    /// The arguments of the `fa512` command that repeats the case; where it runs and on which PTX is up to the caller.
+    /// Arguments of the `fa512` command that reproduces the case, without device and PTX.
     pub fn run_arguments(&self) -> Vec<String> {
         let mut arguments = vec!["run".to_owned()];
         let mut option = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);

@@ -1,4 +1,4 @@
-//! Carries out a campaign: runs its cases, and looks for the simplest of those that fail.
+//! Runs a campaign and shrinks its failures.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::trial::{Failure, Trial};
 use crate::error::Result;
 use crate::executor::Executor;
 
-/// A case in which something was wrong.
+/// A case that failed.
 #[derive(Serialize)]
 pub struct FailedCase {
     /// Its number.
@@ -23,52 +23,52 @@ pub struct FailedCase {
     /// The case.
     #[serde(skip)]
     pub case: Case,
-    /// What repeats it.
+    /// The command that reproduces it.
     pub command: String,
-    /// What was wrong.
+    /// Its failures.
     pub failures: Vec<Failure>,
-    /// The simplest case that fails alike, for the first case of each kind.
+    /// The simplest case with a failure of the same kind; only for the first case of each kind.
     pub simplest: Option<SimplestCase>,
 }
 
-/// What shrinking came to.
+/// The result of shrinking.
 #[derive(Serialize)]
 pub struct SimplestCase {
-    /// What repeats it.
+    /// The command that reproduces it.
     pub command: String,
-    /// How many simpler cases were tried.
+    /// Number of simpler cases tried.
     pub tried: usize,
-    /// What was wrong with it.
+    /// Its failures.
     pub failures: Vec<Failure>,
 }
 
-/// What came of a campaign.
+/// The results of a campaign.
 #[derive(Default)]
 pub struct Results {
-    /// Of all cases.
+    /// Summary of all cases.
     pub summary: Summary,
     /// The cases that failed.
     pub failed: Vec<FailedCase>,
-    /// Why it ended before its time, unless it was stopped.
+    /// Why it ended early, unless it was stopped.
     pub cannot_run: Option<String>,
 }
 
-/// Runs the cases of campaigns.
+/// Runs campaigns.
 pub struct Fuzzer<'a> {
-    /// Where.
+    /// Where cases run.
     pub executor: &'a mut dyn Executor,
     /// The kernels that a campaign draws from.
     pub kernels: Kernels<'a>,
-    /// How cases are repeated.
+    /// How cases are reproduced.
     pub repeat: Repeat,
-    /// Simpler cases that are tried for each kind of failure.
+    /// Maximum number of simpler cases tried per kind of failure.
     pub shrink_budget: usize,
-    /// Ends the campaign after the case that runs.
+    /// If set, the campaign ends after the current case.
     pub stop: &'a AtomicBool,
 }
 
 impl Fuzzer<'_> {
-    /// Runs the cases of `campaign`, all or the first `count`, until `time` is over; tells `finished` of each.
+    /// Runs all cases of `campaign`, or the first `count`, until `time` is over. Calls `finished` after each.
     pub fn run(
         &mut self,
         campaign: &Campaign,
@@ -81,7 +81,7 @@ impl Fuzzer<'_> {
         results
     }
 
-    /// As [`Self::run`]. Says why it ended early, if it did.
+    /// [`Self::run`]; returns why it ended early, if it did.
     fn run_cases(
         &mut self,
         campaign: &Campaign,
@@ -116,7 +116,7 @@ impl Fuzzer<'_> {
         Trial::run(self.executor, module, entry, case)
     }
 
-    /// Keeps a case that failed, with the simplest one that fails alike if it is the first of its kind.
+    /// Records a case that failed. If it is the first of its kind, shrinks it.
     fn keep(&mut self, index: u64, case: &Case, trial: Trial, kept: &mut Vec<FailedCase>) {
         let known = |failed: &FailedCase| failed.case.target == case.target && trial.fails_like(&failed.failures);
         let simplest = (!kept.iter().any(known)).then(|| self.simplest(case, &trial));

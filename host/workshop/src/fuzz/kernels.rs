@@ -11,14 +11,14 @@ use crate::launch::check_fits;
 use crate::ptx_folder::PtxFolder;
 use crate::ptx_module::PtxModule;
 
-/// Entries by name, with the modules they are in, in order of the names.
+/// Entries by name, with their modules, sorted.
 pub struct Kernels<'a>(BTreeMap<String, (&'a Entry, &'a PtxModule)>);
 
 impl<'a> Kernels<'a> {
-    /// The entries of `folder` that `device` runs, of those called `names` or of all; and why others are left out.
+    /// The entries of `folder` that `device` can run, among those in `names` (or all), and why others are left out.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when there is no entry of a name, or `device` runs none of them.
+    /// [`Error::Invalid`] when a name has no entry, or `device` can run none of them.
     pub fn select(folder: &'a PtxFolder, device: &Device, names: &[String]) -> Result<(Self, Vec<String>)> {
         if let Some(unknown) = names.iter().find(|name| folder.entries().all(|(entry, _)| entry.name != **name)) {
             let known: Vec<_> = folder.entries().map(|(entry, _)| entry.name.as_str()).collect();
@@ -39,7 +39,7 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    /// What a campaign draws from.
+    /// The kernels as targets of a campaign.
     pub fn targets(&self) -> Vec<Target> {
         self.0.values().map(|(entry, _)| Target::from(*entry)).collect()
     }

@@ -1,8 +1,8 @@
-//! Random problems for the kernels, judged like `fa512 run` judges one, and made small when they fail.
+//! Random problems for the kernels, judged as by `fa512 run`, and shrunk when they fail.
 //!
-//! [`campaign`] draws [`case`]s from a seed for the [`kernels`] of a PTX folder; [`fuzzer`] runs them: [`trial`] runs one and
-//! lists its failures, [`shrink`] looks for the simplest case that still fails, [`repeat`] says how to run it again, and
-//! [`summary`] adds up how close to their tolerances the results came.
+//! [`campaign`] draws [`case`]s from a seed for the [`kernels`] of a PTX folder. [`fuzzer`] runs them: [`trial`] runs
+//! one and lists its failures, [`shrink`] searches for the simplest case that still fails, [`repeat`] gives the command
+//! to reproduce it, and [`summary`] collects how close to their tolerances the results are.
 
 pub mod campaign;
 pub mod case;

@@ -1,4 +1,4 @@
-//! The `fa512 run` command that repeats a case.
+//! The `fa512 run` command that reproduces a case.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,17 +7,17 @@ use super::case::Case;
 use crate::device::{Device, DeviceKind};
 use crate::error::{Error, Result};
 
-/// Where cases are repeated: on which device, and on which PTX; by this program, which is `fa512`.
+/// Where cases are reproduced: device and PTX, with this program.
 pub struct Repeat {
     program: PathBuf,
     place: Vec<String>,
 }
 
 impl Repeat {
-    /// On `device`, which `--gpu` named as `gpu`, with the PTX in `ptx`, where these were named.
+    /// Reproduces on `device` (selected as `gpu` by `--gpu`, if given) with the PTX in `ptx`, if given.
     ///
     /// # Errors
-    /// [`Error::File`] when the system does not say which program this is.
+    /// [`Error::File`] when the path of this program cannot be determined.
     pub fn new(device: &Device, gpu: Option<&str>, ptx: Option<&Path>) -> Result<Self> {
         let program = std::env::current_exe().map_err(|source| Error::File { path: "this program".into(), source })?;
         let mut place = vec!["--device".to_owned()];
@@ -36,14 +36,14 @@ impl Repeat {
         Ok(Self { program, place })
     }
 
-    /// The command, for a shell.
+    /// The shell command.
     pub fn command(&self, case: &Case) -> String {
         let arguments = case.run_arguments();
         let words = std::iter::once("fa512").chain(arguments.iter().chain(&self.place).map(String::as_str));
         shlex::try_join(words).expect("no argument of a program holds a null byte")
     }
 
-    /// Whether the command does not pass; for kernels that take the GPU away from the process.
+    /// Whether the command fails in a new process; for kernels that make the GPU unusable for the process.
     pub fn fails_in_a_process_of_its_own(&self, case: &Case) -> bool {
         let mut command = Command::new(&self.program);
         command.args(case.run_arguments()).args(&self.place).args(["--samples", "0", "--json"]);

@@ -1,4 +1,4 @@
-//! Looks for the simplest case that still fails.
+//! Shrinks a failing case.
 
 mod lengths;
 
@@ -12,16 +12,16 @@ use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Shape, Slopes, Window};
 use contract::view::Layout;
 use lengths::simpler_lengths;
 
-/// A case that could not be made simpler.
+/// The result of shrinking.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
-    /// The case.
+    /// The simplest failing case found.
     pub case: Case,
-    /// How many simpler ones were tried.
+    /// Number of simpler cases tried.
     pub tried: usize,
 }
 
-/// Takes the first simpler case that still fails, again and again, until none does or `budget` were tried.
+/// Repeatedly takes the first simpler case that still fails, until none does or `budget` cases were tried.
 pub fn shrink(case: &Case, budget: usize, mut fails: impl FnMut(&Case) -> bool) -> Shrunk {
     let mut simplest = case.clone();
     let mut passed: Vec<Case> = Vec::new();
@@ -46,7 +46,7 @@ pub fn shrink(case: &Case, budget: usize, mut fails: impl FnMut(&Case) -> bool) 
     Shrunk { case: simplest, tried }
 }
 
-/// Simpler cases for the same kernel, the greatest steps first.
+/// Simpler cases for the same kernel, largest steps first.
 fn simpler(case: &Case) -> Vec<Case> {
     let mut candidates = Vec::new();
     let mut add = |change: &dyn Fn(&mut Case)| {
@@ -54,7 +54,7 @@ fn simpler(case: &Case) -> Vec<Case> {
         change(&mut candidate);
         candidates.push(candidate);
     };
-    // The entries of a padded batch lie one behind the other.
+    // The entries of a padded batch must lie one after another.
     let is_padded = matches!(case.lengths, Some(Lengths::Padded(..)));
     let contiguous = View::contiguous(if is_padded { Layout::Bshd } else { Layout::Bhsd });
     add(&|case| case.views = [contiguous; 4]);
@@ -73,7 +73,7 @@ fn simpler(case: &Case) -> Vec<Case> {
         add(&|case| case.shape = Shape { heads: group * kv_heads, ..case.shape });
     }
     if case.target.sequence == Sequence::Any {
-        // As many keys as queries are simplest, and stay so.
+        // Equal numbers of keys and queries are simplest, and stay equal.
         let as_many = |rows: u32| [rows, rows];
         let sizes: Vec<_> = match sequence == kv_sequence {
             true => smaller(sequence).into_iter().map(as_many).collect(),
@@ -122,7 +122,7 @@ fn simpler(case: &Case) -> Vec<Case> {
     candidates
 }
 
-/// 1, and `size` less a half, a quarter … of it, down to one less.
+/// 1, then `size` minus a half, a quarter … of it, down to one less.
 fn smaller(size: u32) -> Vec<u32> {
     let steps = std::iter::successors(Some(size / 2), |step| Some(step / 2)).take_while(|step| *step > 0);
     let mut sizes: Vec<u32> = std::iter::once(1).chain(steps.map(|step| size - step)).collect();
@@ -131,7 +131,7 @@ fn smaller(size: u32) -> Vec<u32> {
     sizes
 }
 
-/// The default, else fewer columns.
+/// The default head dimension, then fewer columns.
 fn simpler_head_dims(case: &Case) -> Vec<u32> {
     const STEP: u32 = ROW_ALIGNMENT as u32;
     let head_dim = case.shape.head_dim;
@@ -142,7 +142,7 @@ fn simpler_head_dims(case: &Case) -> Vec<u32> {
     [DEFAULT_HEAD_DIM].into_iter().chain(fewer).filter(|simpler| case.target.head_dims.contains(simpler)).collect()
 }
 
-/// One change less, or one that is the same for all batch entries, but never none: the kernel is for such problems.
+/// One modification less, or one shared by all batch entries; at least one remains, since the kernel requires it.
 fn simpler_score_mods(case: &Case) -> Vec<ScoreModForm> {
     let ScoreModForm { softcap, alibi, bias } = case.score_mod;
     let simpler = [

@@ -1,4 +1,4 @@
-//! How close to their tolerances the results of many cases came.
+//! Summarises how close to their tolerances the results of many cases are.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::trial::Trial;
 use crate::check::Severities;
 use crate::inputs::Distribution;
 
-/// What the cases of one distribution gave.
+/// Results of the cases of one distribution.
 #[derive(Clone, Debug, Default)]
 struct Group {
     passed: u64,
-    /// Largest error of each case, in units of its tolerance.
+    /// Largest error of each case in units of its tolerance.
     worst: Vec<f64>,
     severities: Severities,
     cases: u64,
@@ -30,30 +30,30 @@ pub struct Summary {
 pub struct DistributionSummary {
     /// How the inputs were filled.
     pub distribution: Distribution,
-    /// Cases run.
+    /// Number of cases run.
     pub cases: u64,
-    /// Cases in which nothing was wrong.
+    /// Number of cases without failures.
     pub passed: u64,
-    /// Quantiles over the cases of the largest error of a case, in units of its tolerance; absent when no case wrote
+    /// Quantiles over cases of a case's largest error in units of its tolerance; absent if no case wrote
     /// outputs.
     pub worst: Option<Quantiles>,
-    /// Elements of O and LSE by their error in units of its tolerance: up to 1/64, 1/32 … 1, and beyond.
+    /// Histogram of errors of O and LSE in units of the tolerance: up to 1/64, 1/32 … 1, and above.
     pub elements: Severities,
 }
 
 /// Quantiles.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Quantiles {
-    /// Half of the values are at most this.
+    /// The median.
     pub median: f64,
-    /// 95 of 100 values are at most this.
+    /// The 95th percentile.
     pub p95: f64,
-    /// The largest value; `null` in JSON where that is infinite: a NaN where a number belongs, or the reverse.
+    /// The maximum. `null` in JSON if infinite: NaN instead of a number, or vice versa.
     pub maximum: f64,
 }
 
 impl Summary {
-    /// Adds what `case` gave.
+    /// Adds the result of `case`.
     pub fn add(&mut self, case: &Case, trial: &Trial) {
         let group = self.groups.entry(case.distribution).or_default();
         group.cases += 1;
@@ -62,12 +62,12 @@ impl Summary {
         group.severities.merge(&trial.severities);
     }
 
-    /// Cases run.
+    /// Number of cases run.
     pub fn cases(&self) -> u64 {
         self.groups.values().map(|group| group.cases).sum()
     }
 
-    /// Cases in which nothing was wrong.
+    /// Number of cases without failures.
     pub fn passed(&self) -> u64 {
         self.groups.values().map(|group| group.passed).sum()
     }
@@ -86,7 +86,7 @@ impl Summary {
 }
 
 impl Quantiles {
-    /// The quantiles of `values`, which may be infinite: values that occur, nothing between them. `None` of none.
+    /// The quantiles of `values`, which may be infinite, without interpolation. `None` if there are none.
     fn new(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);

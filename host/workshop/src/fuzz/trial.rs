@@ -1,4 +1,4 @@
-//! Runs one case and lists what is wrong.
+//! Runs one case and lists its failures.
 
 use std::fmt;
 
@@ -13,61 +13,61 @@ use crate::forward::{Forward, Outcome};
 use crate::ptx_module::PtxModule;
 use crate::reference::Reference;
 
-/// Something that is wrong with a case.
+/// A failure of a case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Failure {
-    /// Elements of O or LSE are not what they may be.
+    /// Elements of O or LSE are wrong.
     Wrong {
         /// `O` or `LSE`.
         tensor: &'static str,
-        /// How many.
+        /// Number of elements.
         elements: u64,
-        /// The one furthest from what it should be.
+        /// The element with the largest error.
         worst: Deviation,
     },
     /// Elements of O or LSE were never written.
     Unwritten {
         /// `O` or `LSE`.
         tensor: &'static str,
-        /// How many.
+        /// Number of elements.
         elements: u64,
     },
     /// ‖ΔO‖/‖O‖ is too large, though no element is wrong.
     Frobenius {
-        /// What it is.
+        /// The error.
         error: f64,
-        /// What it may be.
+        /// Its bound.
         bound: f64,
     },
     /// Elements before or between the rows of O were written.
     Gaps {
-        /// How many.
+        /// Number of elements.
         elements: u64,
     },
-    /// Inputs were changed.
+    /// The kernel changed inputs.
     ChangedInputs {
-        /// Which.
+        /// Names of the inputs.
         tensors: String,
     },
-    /// A guard behind a buffer was written to.
+    /// The kernel wrote to a guard after a buffer.
     Guard(GuardDamage),
-    /// The simulator found something.
+    /// The simulator has a finding.
     Finding {
         /// Its class.
         class: ptx_sim::FindingClass,
-        /// The finding in one line.
+        /// Its one-line message.
         message: String,
     },
-    /// The kernel did not come to its end.
+    /// The kernel faulted.
     Fault {
-        /// What the driver said.
+        /// The driver's message.
         message: String,
     },
 }
 
 impl Failure {
-    /// Whether two failures are of one kind, whatever their extent.
+    /// Whether two failures are of the same kind, regardless of extent.
     pub fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Failure::Wrong { tensor, .. }, Failure::Wrong { tensor: other, .. })
@@ -106,22 +106,22 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What one case gave.
+/// The result of one case.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// What is wrong; empty when all is well.
+    /// The failures; empty if it passed.
     pub failures: Vec<Failure>,
-    /// Largest error of O and LSE in units of its tolerance; absent when nothing came of the launch.
+    /// Largest error of O and LSE in units of its tolerance; absent if the launch produced no output.
     pub severity: Option<f64>,
-    /// Errors of all elements of O and LSE.
+    /// Histogram of the errors of O and LSE.
     pub severities: Severities,
 }
 
 impl Trial {
-    /// Runs `case` on `executor`: outputs filled with poison, guards, inputs compared, everything as `fa512 run` does.
+    /// Runs `case` on `executor` with all checks of `fa512 run`: poisoned outputs, guards, unchanged inputs.
     ///
     /// # Errors
-    /// When the case cannot be run, which says nothing of the kernel.
+    /// When the case cannot be run, which says nothing about the kernel.
     pub fn run(executor: &mut dyn Executor, module: &PtxModule, entry: &Entry, case: &Case) -> Result<Self> {
         let inputs = case.inputs()?;
         let mut forward = Forward::prepare(executor, module, entry, &inputs, case.lse)?;
@@ -135,17 +135,17 @@ impl Trial {
         Ok(Self::judged(&report, outcome))
     }
 
-    /// Whether nothing is wrong.
+    /// Whether there are no failures.
     pub fn passed(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// Whether one of the failures is like one of `failures`.
+    /// Whether one of its failures is of the same kind as one of `failures`.
     pub fn fails_like(&self, failures: &[Failure]) -> bool {
         self.failures.iter().any(|failure| failures.iter().any(|known| known.is_like(failure)))
     }
 
-    /// Whether the GPU cannot be used any more.
+    /// Whether the GPU has become unusable.
     pub fn lost_the_device(&self) -> bool {
         self.failures.iter().any(|failure| matches!(failure, Failure::Fault { .. }))
     }

@@ -1,4 +1,4 @@
-//! Where predicted times leave it open which kernel is the fastest: what is measured there decides most for the choice.
+//! Where predicted times do not clearly decide which kernel is fastest: measuring there helps the choice most.
 
 use contract::cost::{Costs, KernelClass};
 use contract::gpu::Gpu;
@@ -8,8 +8,8 @@ use contract::variants::Variant;
 
 use crate::record::Case;
 
-/// Of the classes of kernels that compute `problem`, the time that is predicted of the second over that of the first; `None` where
-/// there are not two.
+/// Ratio of the second shortest to the shortest predicted time among the classes of kernels that compute `problem`;
+/// `None` if there are fewer than two.
 pub fn lead<'a>(
     problem: &Problem,
     variants: impl Iterator<Item = Variant<'a>>,
@@ -26,7 +26,7 @@ pub fn lead<'a>(
     others.min_by(f64::total_cmp)
 }
 
-/// `cases` in the order of their `lead`, the smallest first; those without one last.
+/// `cases` sorted by their `lead`, smallest first; those without one come last.
 pub fn least_sure_first(cases: Vec<Case>, lead: impl Fn(&Case) -> Option<f64>) -> Vec<Case> {
     let mut with_leads: Vec<_> = cases.into_iter().map(|case| (lead(&case).unwrap_or(f64::INFINITY), case)).collect();
     with_leads.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -67,7 +67,7 @@ mod tests {
         let found = |variants: &[Variant<'static>]| lead(&problem, variants.iter().copied(), costs(), &GPU);
         assert_eq!(found(&[small, large]), Some(a.max(b) / a.min(b)));
         assert_eq!(found(&[small]), None);
-        // For one length and for any, both are of a class.
+        // Kernels for one length and for any length are of the same class.
         assert_eq!(found(&[small, named("fa512_sm90a_tma_s512_full_64x64")]), None);
         assert_eq!(found(&[small, named("fa512_sm90a_tma_any_causal_256x64")]), None, "of another mask");
     }

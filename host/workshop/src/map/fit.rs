@@ -1,4 +1,4 @@
-//! Fits the constants by which times are predicted ([`contract::cost`]) to the times of maps.
+//! Fits the constants of predicted times ([`contract::cost`]) to the times of maps.
 
 mod minimise;
 mod source;
@@ -17,14 +17,14 @@ use crate::error::{Error, Result};
 use minimise::minimise;
 pub use source::source;
 
-/// Blocks of a one-shot grid that may be on a multiprocessor at once.
+/// Candidates for the number of resident blocks per multiprocessor of a one-shot grid.
 const RESIDENT: [u32; 6] = [1, 2, 3, 4, 6, 8];
-/// Parts that the points are divided into to be predicted by the others.
+/// Folds of the cross-validation.
 const PARTS: usize = 4;
-/// How much a constant that is `e` times as large as expected weighs, in points that are wrong by as much.
+/// Weight of the deviation of a constant from its expected value, per point of equal deviation (logarithmic).
 const WEIGHT_OF_EXPECTED: f64 = 0.02;
 
-/// What constants are before anything is known.
+/// Prior of the constants.
 const EXPECTED: Constants = Constants {
     resident: 2,
     launch_us: 2.0,
@@ -36,49 +36,49 @@ const EXPECTED: Constants = Constants {
     exposed: 0.3,
 };
 
-/// The constants of a GPU model, and what they rest on.
+/// The fitted constants of a GPU model, with their quality.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     /// Its name.
     pub gpu: String,
     /// Its architecture.
     pub architecture: u32,
-    /// 10¹² bytes a second that a copy moves, if that was measured.
+    /// Copy bandwidth, 10¹² bytes per second, if measured.
     pub copy: Option<f64>,
-    /// Its kernels, those with most points first; behind them those that were measured on another GPU model only.
+    /// Its kernels, those with most points first; then those that were measured only on another GPU model.
     pub kernels: Vec<FittedKernel>,
-    /// Times of the kernels that are chosen by constants of other points, over those of the fastest of their points; absent where
-    /// there are too few.
+    /// Cross-validated regret: times of the kernels chosen by constants of other points, over the fastest of their
+    /// points. Absent if there are too few points.
     pub regret: Option<Spread>,
 }
 
-/// The constants of a class of kernels, and what they rest on.
+/// The fitted constants of a class of kernels, with their quality.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FittedKernel {
     /// The class.
     pub class: KernelClass,
     /// The constants.
     pub constants: Constants,
-    /// Times that they were fitted to; 0 for those of another GPU model.
+    /// Number of times that they were fitted to; 0 if they come from another GPU model.
     pub times: usize,
-    /// Root mean square of the logarithms of predicted over measured times.
+    /// Root mean square of log(predicted / measured).
     pub error: f64,
 }
 
-/// The times of our kernels at a point of a map.
+/// The times of our kernels at a point.
 struct Measured {
     problem: Problem,
-    /// Of a class, µs.
+    /// Class and time in µs.
     times: Vec<(KernelClass, f64)>,
 }
 
-/// A GPU model: its name, its architecture, and how many multiprocessors it has.
+/// A GPU model: name, architecture, number of multiprocessors.
 type Model = (String, u32, u32);
 
-/// Fits constants to `maps`, for each GPU model that they are of.
+/// Fits constants to `maps`, for each of their GPU models.
 ///
 /// # Errors
-/// [`Error::Invalid`] when a map has no time of a kernel that it describes.
+/// [`Error::Invalid`] when a map times a kernel that its header does not describe.
 pub fn fit(maps: &[Map]) -> Result<Vec<Fit>> {
     let mut gpus: BTreeMap<Model, (Vec<Measured>, Option<f64>)> = BTreeMap::new();
     for map in maps {
@@ -101,7 +101,7 @@ pub fn fit(maps: &[Map]) -> Result<Vec<Fit>> {
     Ok(fits)
 }
 
-/// Gives each GPU model the kernels that were measured only on others of its architecture, where bytes move as fast as its copies do.
+/// Gives each GPU model the kernels measured only on others of its architecture, with its own copy bandwidth.
 fn complete(fits: &mut [Fit]) {
     let measured = fits.to_vec();
     for fit in fits {
@@ -118,12 +118,12 @@ fn complete(fits: &mut [Fit]) {
     }
 }
 
-/// Leaves the times of kernels that split keys out of `map`.
+/// Removes the times of kernels that split keys from `map`.
 pub fn without_split_keys(map: &mut Map) {
     map.header.kernels.retain(|kernel| kernel.config.grid() != Grid::SplitKeys);
 }
 
-/// Leaves the times of the `mma.sync` kernels out of `map`.
+/// Removes the times of the `mma.sync` kernels from `map`.
 pub fn without_mma_sync(map: &mut Map) {
     map.header.kernels.retain(|kernel| kernel.config.kind() != Kind::Sm80);
 }
@@ -150,7 +150,7 @@ fn measured(map: &Map) -> Result<Vec<Measured>> {
     Ok(points)
 }
 
-/// The constants of every class, those with most times first, which the others are expected to resemble.
+/// The constants of every class, those with most times first; the prior of later ones is derived from them.
 fn fit_points(points: &[&Measured], multiprocessors: u32) -> Vec<FittedKernel> {
     let mut classes: Vec<(KernelClass, Vec<(&Problem, f64)>)> = Vec::new();
     for point in points {
@@ -171,7 +171,7 @@ fn fit_points(points: &[&Measured], multiprocessors: u32) -> Vec<FittedKernel> {
     fitted
 }
 
-/// The constants by which the logarithms of predicted and measured `times` are the nearest.
+/// The constants that minimise the deviation of predicted from measured `times`, in logarithms.
 fn fit_class(
     class: &KernelClass,
     times: &[(&Problem, f64)],
@@ -202,7 +202,7 @@ fn fit_class(
     best.expect("there is at least one number of blocks").1
 }
 
-/// Logarithms of the constants but for the number of blocks; those of 0 as if they were tiny.
+/// Logarithms of the constants, except the number of blocks; zeros count as tiny.
 fn logarithms(constants: &Constants) -> [f64; 7] {
     let Constants { resident: _, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed } =
         *constants;
@@ -215,7 +215,7 @@ fn constants(resident: u32, logarithms: &[f64; 7]) -> Constants {
     Constants { resident, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed }
 }
 
-/// How the choice by constants of a part of the points is at the others.
+/// Regret at the points of one fold with constants fitted to the others.
 fn regret(points: &[Measured], multiprocessors: u32) -> Option<Spread> {
     if points.len() < 2 * PARTS {
         return None;
@@ -233,13 +233,13 @@ fn regret(points: &[Measured], multiprocessors: u32) -> Option<Spread> {
     Spread::new(regrets)
 }
 
-/// The kernels as [`Costs`] has them.
+/// The kernels in the form of [`Costs`].
 pub fn pairs(kernels: &[FittedKernel]) -> Vec<(KernelClass, Constants)> {
     kernels.iter().map(|kernel| (kernel.class, kernel.constants)).collect()
 }
 
 impl Measured {
-    /// The time of the kernel that is chosen by `costs` over that of the fastest; `None` where there is no choice.
+    /// Time of the kernel chosen by `costs` over that of the fastest; `None` if there is no choice.
     fn regret(&self, costs: &Costs<'_>, multiprocessors: u32) -> Option<f64> {
         let predicted = |class: &KernelClass| costs.predict_class(class, &self.problem, multiprocessors);
         let chosen = self.times.iter().filter_map(|(class, us)| Some((predicted(class)?, *us)));
@@ -249,8 +249,8 @@ impl Measured {
     }
 }
 
-/// The constants of every class of kernels that `variants` has for sequences of one length and masks that are predicted, by those of the fitted class nearest
-/// to it; without the classes of whose kind nothing was fitted.
+/// Constants for every class of kernels in `variants` that has sequences of one length and a predicted mask, from the
+/// nearest fitted class; without classes of a kind that was not fitted.
 pub fn of_variants(kernels: &[FittedKernel], variants: &[Variant<'_>]) -> Vec<(KernelClass, Constants)> {
     let kernels = pairs(kernels);
     let costs = Costs { gpu: "", architecture: 0, kernels: &kernels };
@@ -267,10 +267,10 @@ pub fn of_variants(kernels: &[FittedKernel], variants: &[Variant<'_>]) -> Vec<(K
     found
 }
 
-/// How the choice by `costs` is at the points of `map`: times of the chosen kernels over those of the fastest.
+/// The regret of `costs` at the points of `map`: times of the chosen kernels over those of the fastest.
 ///
 /// # Errors
-/// When a case of the map is no acceptable problem.
+/// When a case of the map is not an accepted problem.
 pub fn regret_of(map: &Map, costs: &Costs<'_>) -> Result<Option<Spread>> {
     let multiprocessors = map.header.environment.device.multiprocessors;
     let points = measured(map)?;
@@ -298,7 +298,7 @@ mod tests {
         }
     }
 
-    /// A map in which the kernels take what the model says, but for `noise`.
+    /// A map in which the kernels take the model's times, up to `noise`.
     fn map(noise: f64) -> Map {
         let mut header = header();
         header.environment.device.multiprocessors = MULTIPROCESSORS;
@@ -394,7 +394,8 @@ mod tests {
     fn the_shipped_constants_choose_well_on_the_maps_that_they_were_fitted_to() {
         const SPLIT_KEYS: bool = true;
         const MMA_SYNC: bool = true;
-        // Of the older ones without the kernels that are others now. Of each, the bounds of the mean and of the highest.
+        // Older maps without the kernels that have changed since. For each, bounds of the mean and of the highest
+        // regret.
         for (name, [mean, highest], has_split_keys, has_mma_sync) in [
             ("h100", [1.012, 1.3], !SPLIT_KEYS, !MMA_SYNC),
             ("h200", [1.012, 1.3], !SPLIT_KEYS, !MMA_SYNC),

@@ -1,8 +1,8 @@
-//! The map: our time beside that of each contender over a range of batch × heads and sequence lengths, few samples a point.
+//! The map: our time beside that of other contenders over a range of batch × heads and sequence lengths, few samples
+//! per point.
 //!
-//! [`points`] says which cases are measured, [`doubt`] which first, [`session`] measures them, [`record`] holds what was found, and
-//! [`summary`] says what it comes to; [`fit`] learns from it to
-//! predict times.
+//! [`points`] chooses the cases, [`doubt`] orders them, [`session`] measures them, [`record`] stores the results, and
+//! [`summary`] summarises them. [`fit`] fits the constants of predicted times to them.
 
 pub mod doubt;
 pub mod fit;

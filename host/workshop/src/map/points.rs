@@ -1,4 +1,4 @@
-//! Which cases a map has.
+//! Chooses the cases of a map.
 
 use crate::score_mod::ScoreModForm;
 use std::collections::HashSet;
@@ -13,10 +13,10 @@ use rand::{RngExt, SeedableRng};
 
 use crate::record::{Case, Ceilings};
 
-/// Most heads of a batch entry.
+/// Maximum heads per batch entry.
 const MOST_HEADS: u32 = 32;
 
-/// How sizes are chosen from ranges of batch × heads and of the sequence length.
+/// Ranges of batch × heads and of the sequence length that sizes are chosen from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Heads of all batch entries together.
@@ -26,7 +26,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Every pair of the steps of both ranges, in an order drawn from `seed`, so that any beginning is spread over the map.
+    /// Every pair of steps of both ranges, shuffled by `seed`, so that any prefix is spread over the map.
     pub fn grid(&self, seed: u64) -> Vec<Shape> {
         let sequences = steps(&self.sequence);
         let pairs = steps(&self.heads).into_iter().flat_map(|heads| sequences.iter().map(move |&s| shape(heads, s)));
@@ -35,21 +35,21 @@ impl Sizes {
         shapes
     }
 
-    /// `count` pairs whose logarithms are drawn evenly from both ranges.
+    /// `count` pairs of sizes, log-uniform in both ranges.
     pub fn random(&self, count: usize, seed: u64) -> Vec<Shape> {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         (0..count).map(|_| shape(draw(&self.heads, &mut random), draw(&self.sequence, &mut random))).collect()
     }
 }
 
-/// The powers of two in `range`, and between each two the odd number nearest to their geometric mean.
+/// The powers of two in `range`, and between neighbours the odd number nearest to their geometric mean.
 fn steps(range: &RangeInclusive<u32>) -> Vec<u32> {
     let powers = (0..u32::BITS - 1).map(|exponent| 1u32 << exponent);
     let between = |power: u32| (f64::from(power) * std::f64::consts::SQRT_2) as u32 | 1;
     powers.flat_map(|power| [power, between(power)]).filter(|size| range.contains(size)).collect::<Deduplicated>().0
 }
 
-/// Numbers without those that follow an equal one.
+/// Numbers without consecutive duplicates.
 struct Deduplicated(Vec<u32>);
 
 impl FromIterator<u32> for Deduplicated {
@@ -65,28 +65,29 @@ fn draw(range: &RangeInclusive<u32>, random: &mut ChaCha8Rng) -> u32 {
     (random.random_range(low..high).exp() as u32).clamp(*range.start(), *range.end())
 }
 
-/// So many heads of this length, in batch entries of as many as divide them evenly, `MOST_HEADS` at most.
+/// A shape with so many heads of this length, distributed evenly over batch entries of at most `MOST_HEADS`.
 pub fn shape(heads: u32, sequence: u32) -> Shape {
     let of_an_entry = (1..=heads.min(MOST_HEADS)).rev().find(|count| heads.is_multiple_of(*count)).unwrap_or(1);
     Shape::new(heads / of_an_entry, of_an_entry, sequence)
 }
 
-/// What a point may cost.
+/// Limits on the cost of a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Bytes of Q, K, V, O and LSE together.
     pub bytes: f64,
-    /// The least time that a call can take, by the operations and bytes that it needs and what the GPU reached, µs.
+    /// Maximum of [`floor_us`], µs.
     pub floor_us: f64,
 }
 
-/// The least time of a call, µs: its operations at the rate of matrix products, or its bytes at that of a copy.
+/// Lower bound of a call's time, µs: its operations at the peak rate of matrix products, or its bytes at copy
+/// bandwidth.
 pub fn floor_us(shape: Shape, mask: Mask, ceilings: &Ceilings) -> f64 {
     let time = |amount: f64, per_microsecond: Option<f64>| per_microsecond.map_or(0.0, |rate| amount / (rate * 1e6));
     time(shape.operations(mask), ceilings.teraflops()).max(time(shape.bytes(), ceilings.copy_terabytes_per_second))
 }
 
-/// `shapes` with each of `elements` and of `masks`, without those beyond `limits` and without doubles.
+/// `shapes` with each of `elements` and `masks`, without those beyond `limits` and without duplicates.
 pub fn cases(
     shapes: &[Shape],
     elements: &[Element],

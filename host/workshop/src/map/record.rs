@@ -1,4 +1,4 @@
-//! The record of a map: a [`Header`], then a line for each point.
+//! The record of a map: a [`Header`], then one line per point.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,42 +12,42 @@ use crate::journal::{self, Content};
 use crate::record::{self, Case, Ceilings, Environment, Implementation, Kernel, Row, RunProtocol};
 use crate::statistics::Samples;
 
-/// Files that begin with a [`Header`].
+/// The file format.
 pub const FORMAT: Format =
     Format { kind: "fa512-map", version: 1, oldest: 1, name: "map", source: "fa512 map run --out FILE" };
 
-/// The contender that is launched for a problem when none is named.
+/// Name of our contender, the kernel chosen for a problem.
 pub const OURS: &str = "fa512";
 
 /// What was run, and where.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// The command line that began it, program first.
+    /// The command line that created it, program first.
     pub command: Vec<String>,
-    /// When it began, in seconds since 1970-01-01 UTC.
+    /// Start time, in seconds since 1970-01-01 UTC.
     pub started_at: u64,
-    /// Digest of the PTX that was measured.
+    /// Digest of the measured PTX.
     pub ptx: String,
-    /// The compiler that wrote it.
+    /// The compiler of the PTX.
     pub code_generator: CodeGenerator,
     /// Commit of its source.
     pub git_commit: Option<String>,
-    /// The kernels that were there to be measured.
+    /// The available kernels.
     pub kernels: Vec<Kernel>,
-    /// Who was measured, as on the command line.
+    /// The measured contenders, as on the command line.
     pub contenders: Vec<String>,
     /// Versions of the libraries among them, by name.
     pub libraries: BTreeMap<String, String>,
-    /// How they were measured.
+    /// The measuring protocol.
     pub protocol: RunProtocol,
-    /// Where.
+    /// The machine.
     pub environment: Environment,
-    /// What this GPU reached in the same run.
+    /// Peak rates of this GPU in the same run.
     pub ceilings: Ceilings,
 }
 
 impl Header {
-    /// Requires that points of `other` may stand beside those of this record.
+    /// Checks that points of `other` are comparable with those of this record.
     pub fn require_like(&self, other: &Self) -> std::result::Result<(), String> {
         let (gpu, others_gpu) = (&self.environment.device.name, &other.environment.device.name);
         let contenders = |header: &Self| header.contenders.join(", ");
@@ -64,24 +64,24 @@ impl Header {
     }
 }
 
-/// What every contender did in one case, in the same turns.
+/// The results of all contenders in one case, measured in the same turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// The case.
     #[serde(flatten)]
     pub case: Case,
-    /// What measuring the point took, in seconds.
+    /// Seconds that measuring this point took.
     pub seconds: f64,
     /// The contenders.
     pub results: Vec<Outcome>,
 }
 
-/// What came of a contender in a case.
+/// The result of a contender in a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The contender.
     pub contender: String,
-    /// The entry that ran, of one of ours.
+    /// The entry that ran, if it is one of ours.
     pub kernel: Option<String>,
     /// Its time.
     #[serde(flatten)]
@@ -92,25 +92,25 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum Time {
-    /// It was right and was timed.
+    /// It was correct and was timed.
     Measured {
-        /// µs a call; sample i was taken in turn i.
+        /// µs per call; sample i was taken in turn i.
         samples_us: Samples,
     },
     /// It was wrong and therefore not timed.
     Wrong {
-        /// How wrong.
+        /// In what way.
         reason: String,
     },
     /// It could not run.
     NotRun {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl Outcome {
-    /// The median, µs; `None` where there is none.
+    /// The median, µs; `None` if it was not timed.
     pub fn median_us(&self) -> Option<f64> {
         match &self.time {
             Time::Measured { samples_us } => Some(samples_us.median()),
@@ -134,17 +134,17 @@ impl From<Row> for Outcome {
     }
 }
 
-/// What a record holds.
+/// The contents of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Map {
-    /// What was run, and where.
+    /// The header.
     pub header: Header,
-    /// The points, in the order in which they were measured.
+    /// The points, in measuring order.
     pub points: Vec<Point>,
 }
 
 impl Map {
-    /// Reads the record at `path`. A last line without its end, as a run leaves that was killed, is passed over.
+    /// Reads the record at `path`. Skips an incomplete last line, which a killed run may leave.
     ///
     /// # Errors
     /// As [`journal::load`].
@@ -157,17 +157,18 @@ impl Map {
     }
 }
 
-/// A map that is being written.
+/// A map being written.
 pub struct Journal {
     file: journal::Journal,
     map: Map,
 }
 
 impl Journal {
-    /// Opens the record at `path` to go on from it, or begins it with `header`.
+    /// Opens the record at `path` to continue it, or creates it with `header`.
     ///
     /// # Errors
-    /// As [`Map::load`]; [`Invalid`](crate::error::Error::Invalid) when its points cannot stand beside those of `header`.
+    /// As for [`Map::load`]; [`Invalid`](crate::error::Error::Invalid) when its points are not comparable with those of
+    /// `header`.
     pub fn open(path: &Path, header: Header) -> Result<Self> {
         let wanted = header.clone();
         let (file, content) =
@@ -175,7 +176,7 @@ impl Journal {
         Ok(Self { file, map: Map::of(content) })
     }
 
-    /// What was measured so far.
+    /// The points measured so far.
     pub fn map(&self) -> &Map {
         &self.map
     }

@@ -12,12 +12,12 @@ use crate::contender::Contender;
 use crate::error::Result;
 use crate::record::Case;
 
-/// Heads of a point that are compared with the f64 reference at most.
+/// Maximum heads per point that are compared with the f64 reference.
 const MOST_CHECKED: u32 = 4;
-/// Scores of a point that the reference computes, about, where more than one head is checked.
+/// Approximate number of scores per point that the reference computes, if more than one head is checked.
 const CHECKED_SCORES: u64 = 1 << 25;
 
-/// Who takes part where.
+/// Provides the contenders.
 pub trait Field {
     /// The contenders of `case`, on a GPU that can still be used.
     ///
@@ -26,30 +26,30 @@ pub trait Field {
     fn of(&mut self, case: &Case) -> Result<Vec<&mut Box<dyn Contender>>>;
 }
 
-/// How a run ended.
+/// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Every point was measured.
     Done,
-    /// The time was over.
+    /// Time was up.
     Late,
     /// It was interrupted.
     Interrupted,
 }
 
-/// How a run is carried out.
+/// The settings of a run.
 pub struct Session<'a> {
-    /// How to measure. How many heads are checked is decided for each point.
+    /// The bench. The number of heads that are checked is chosen per point.
     pub bench: Bench<'a>,
-    /// How long it may take.
+    /// The time limit.
     pub time: Option<Duration>,
 }
 
 impl Session<'_> {
-    /// Measures those of `cases` that `journal` does not have, and writes them down.
+    /// Measures those of `cases` that are not in `journal`, and records them.
     ///
     /// # Errors
-    /// When the GPU is lost, a case is not acceptable, or the record cannot be written.
+    /// When the GPU is lost, a case is not accepted, or the record cannot be written.
     pub fn run(
         &mut self,
         cases: &[Case],
@@ -82,7 +82,7 @@ impl Session<'_> {
     }
 }
 
-/// Heads that are compared with the reference: fewer of long sequences, so that no point takes long.
+/// Number of heads to compare with the reference: fewer for long sequences, to bound the time of a point.
 fn heads_checked(shape: Shape) -> usize {
     let scores_of_a_head = u64::from(shape.sequence) * u64::from(shape.sequence);
     (CHECKED_SCORES / scores_of_a_head).clamp(1, MOST_CHECKED.into()) as usize
@@ -102,7 +102,7 @@ mod tests {
     use contract::config::{Element, Mask};
     use contract::view::Layout;
 
-    /// Contenders on the CPU, on a GPU that is lost after so many points.
+    /// Contenders on the CPU, and a GPU that is lost after a number of points.
     struct Stubs {
         contenders: Vec<Box<dyn Contender>>,
         points_left: usize,
@@ -112,7 +112,7 @@ mod tests {
         fn of(&mut self, case: &Case) -> Result<Vec<&mut Box<dyn Contender>>> {
             let lost = || Error::Unavailable("the GPU is gone".into());
             self.points_left = self.points_left.checked_sub(1).ok_or_else(lost)?;
-            // As a variant that does not accept a problem: the last takes part in long sequences only.
+            // Like a variant that does not accept a problem: the last one takes part in long sequences only.
             let count = if case.shape.sequence < 20 { self.contenders.len() - 1 } else { self.contenders.len() };
             Ok(self.contenders.iter_mut().take(count).collect())
         }
@@ -145,7 +145,7 @@ mod tests {
         sequences.iter().map(case).collect()
     }
 
-    /// Runs over sequences of these lengths on the record at `path`.
+    /// Runs sequences of these lengths on the record at `path`.
     fn run(
         path: &std::path::Path,
         sequences: &[u32],

@@ -1,4 +1,4 @@
-//! What a map comes to: at each point the best peer's time over ours, and how good the choice among our kernels was.
+//! Summarises a map: the best peer's time over ours at each point, and how good the choice among our kernels is.
 
 use super::record::{Map, OURS, Outcome, Point};
 use crate::record::Case;
@@ -6,12 +6,12 @@ use crate::record::Case;
 /// The ratio that 95 % of the points should reach.
 pub const AHEAD: f64 = 1.15;
 
-/// A call from here on is none that mostly starts and ends, µs.
+/// From this time on, start and end no longer dominate a call, µs.
 const LONG_US: f64 = 8.0;
-/// Ends of the ranges of sequence lengths that are summed up.
+/// Upper ends of the ranges of sequence lengths that are summarised.
 const LENGTHS: [u32; 4] = [64, 200, 1000, u32::MAX];
 
-/// Our time at a point beside the best of the others.
+/// Our time at a point compared with others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing<'a> {
     /// The case.
@@ -20,14 +20,14 @@ pub struct Standing<'a> {
     pub kernel: &'a str,
     /// Its median, µs.
     pub ours_us: f64,
-    /// The fastest contender that is none of our kernels, with its median in µs.
+    /// The fastest contender that is not ours, with its median in µs.
     pub peer: Option<(&'a str, f64)>,
-    /// The fastest of our kernels, with its median in µs: the one that was launched, or a better one where all were timed.
+    /// The fastest of our kernels, with its median in µs: the chosen one, or a better one if all were timed.
     pub best: (&'a str, f64),
 }
 
 impl<'a> Standing<'a> {
-    /// Of `point`; `None` where our kernel was not timed.
+    /// The standing at `point`; `None` if our kernel was not timed.
     pub fn new(point: &'a Point) -> Option<Self> {
         let timed = |outcome: &'a Outcome| Some((outcome, outcome.median_us()?));
         let timed: Vec<_> = point.results.iter().filter_map(timed).collect();
@@ -44,12 +44,12 @@ impl<'a> Standing<'a> {
         })
     }
 
-    /// The best peer's time over ours; below 1 where we lose. `None` where no peer was timed.
+    /// The best peer's time over ours; below 1 if we are slower. `None` if no peer was timed.
     pub fn ratio(&self) -> Option<f64> {
         self.peer.map(|(_, us)| us / self.ours_us)
     }
 
-    /// Our time over that of the fastest of our kernels: 1 where the choice was right.
+    /// Our time over that of the fastest of our kernels: 1 if the choice was right.
     pub fn regret(&self) -> f64 {
         self.ours_us / self.best.1
     }
@@ -60,14 +60,14 @@ pub fn standings(map: &Map) -> Vec<Standing<'_>> {
     map.points.iter().filter_map(Standing::new).collect()
 }
 
-/// Those with a ratio to a peer, the lowest first.
+/// The points with a ratio to a peer, lowest first.
 pub fn by_ratio<'s, 'a>(standings: &'s [Standing<'a>]) -> Vec<(f64, &'s Standing<'a>)> {
     let mut ranked: Vec<_> = standings.iter().filter_map(|standing| Some((standing.ratio()?, standing))).collect();
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
     ranked
 }
 
-/// Those at which another of our kernels was faster than the chosen one, by most first.
+/// The points where another of our kernels was faster than the chosen one, largest regret first.
 pub fn by_regret<'s, 'a>(standings: &'s [Standing<'a>]) -> Vec<(f64, &'s Standing<'a>)> {
     let regrets = standings.iter().map(|standing| (standing.regret(), standing));
     let mut ranked: Vec<_> = regrets.filter(|(regret, _)| *regret > 1.0).collect();
@@ -75,8 +75,8 @@ pub fn by_regret<'s, 'a>(standings: &'s [Standing<'a>]) -> Vec<(f64, &'s Standin
     ranked
 }
 
-/// The ratios to the best peer of all points, of those of long calls, and of those by ranges of the sequence length, each with
-/// its name; what has no point is left out.
+/// Ratios to the best peer over all points, over long calls, and by ranges of the sequence length, each with its name;
+/// empty groups are left out.
 pub fn spreads(standings: &[Standing]) -> Vec<(String, Spread)> {
     let spread = |of: &dyn Fn(&Standing) -> bool| {
         Spread::new(standings.iter().filter(|standing| of(standing)).filter_map(Standing::ratio))
@@ -95,25 +95,25 @@ pub fn spreads(standings: &[Standing]) -> Vec<(String, Spread)> {
     spreads.into_iter().filter_map(|(name, spread)| Some((name, spread?))).collect()
 }
 
-/// Many ratios in a few numbers.
+/// Summary of a set of ratios.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// How many there are.
+    /// Number of ratios.
     pub count: usize,
-    /// Their geometric mean.
+    /// Geometric mean.
     pub mean: f64,
-    /// The lowest.
+    /// Minimum.
     pub lowest: f64,
-    /// The highest.
+    /// Maximum.
     pub highest: f64,
-    /// How many are below 1.
+    /// Number of ratios below 1.
     pub below_one: usize,
-    /// How many are below [`AHEAD`].
+    /// Number of ratios below [`AHEAD`].
     pub below_ahead: usize,
 }
 
 impl Spread {
-    /// Of `ratios`, which are positive; `None` when there is none.
+    /// Summarises positive `ratios`; `None` if there are none.
     pub fn new(ratios: impl IntoIterator<Item = f64>) -> Option<Self> {
         let ratios: Vec<f64> = ratios.into_iter().collect();
         let count = Some(ratios.len()).filter(|&count| count > 0)?;

@@ -1,6 +1,6 @@
-//! What ncu's messages mean, and what to do.
+//! Explains ncu's error messages.
 
-/// Why ncu made no profile of `kernel`, by what it printed; with what to do about it.
+/// Why ncu made no profile of `kernel`, judging by its output, and what to do.
 pub fn failure(output: &str, kernel: &str) -> String {
     if output.contains("ERR_NVGPUCTRPERM") {
         return "this user may not read the GPU's performance counters (ERR_NVGPUCTRPERM): run as root, or have the \
@@ -34,7 +34,7 @@ pub fn failure(output: &str, kernel: &str) -> String {
 mod tests {
     use super::*;
 
-    // Texts of ncu 2025.3.1 on an H200, but for the first, which is from NVIDIA's page on ERR_NVGPUCTRPERM.
+    // Messages of ncu 2025.3.1 on an H200; the first is from NVIDIA's page on ERR_NVGPUCTRPERM.
 
     #[test]
     fn forbidden_counters_say_how_to_allow_them() {

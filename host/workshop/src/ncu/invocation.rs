@@ -1,11 +1,11 @@
-//! How ncu is asked for one launch of one kernel.
+//! Command lines of ncu for one launch of one kernel.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use super::profile::{STALL_REASONS, stall_metric};
 
-/// Metrics that are asked for by name, since not every section set of every version holds them.
+/// Metrics requested by name, since not every version's section sets contain them.
 pub const METRICS: [&str; 18] = [
     "gpu__time_duration.sum",
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
@@ -27,7 +27,7 @@ pub const METRICS: [&str; 18] = [
     "smsp__sass_inst_executed_op_local_st.sum",
 ];
 
-/// Whether ncu locks the GPU's clocks to their base while it measures.
+/// Whether ncu locks the GPU's clocks to their base while measuring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ClockControl {
     /// Lock to the base clocks, so that profiles can be compared; needs permission
@@ -45,21 +45,21 @@ pub enum CacheControl {
     None,
 }
 
-/// One run of ncu over a program that launches a kernel.
+/// A run of ncu on a program that launches a kernel.
 #[derive(Clone, Debug)]
 pub struct Invocation<'a> {
     /// Name of the kernel.
     pub kernel: &'a str,
-    /// Where the report goes.
+    /// Path of the report.
     pub report: &'a Path,
-    /// Clocks.
+    /// Clock control.
     pub clock_control: ClockControl,
-    /// Caches.
+    /// Cache control.
     pub cache_control: CacheControl,
 }
 
 impl Invocation<'_> {
-    /// Arguments of ncu before the program and its arguments: the full section set and [`METRICS`], for the first
+    /// Arguments of ncu that precede the program and its arguments: the full section set and [`METRICS`], for the first
     /// launch of exactly that kernel.
     pub fn arguments(&self) -> Vec<OsString> {
         let metrics: Vec<String> = METRICS

@@ -1,4 +1,4 @@
-//! Nsight Compute's `ncu`: how it is asked for one launch of one kernel, what it prints, and the numbers that matter.
+//! Nsight Compute's `ncu`: its command lines, its output, and the numbers taken from it.
 //!
 //! Metric names and units are those of the Nsight Compute documentation ("Profiling Guide", "Metrics Reference" and
 //! "Metrics Structure"); each of them exists for every architecture from sm_80 to sm_90.

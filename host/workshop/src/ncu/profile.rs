@@ -1,4 +1,4 @@
-//! What matters in a profile of one launch.
+//! The profile of one launch.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,111 +7,111 @@ use crate::document::Format;
 use crate::error::{Error, Result};
 use crate::record::Case;
 
-/// Files that hold a [`Profile`].
+/// The file format of a [`Profile`].
 pub const FORMAT: Format =
     Format { kind: "fa512-profile", version: 1, oldest: 1, name: "profile", source: "fa512 profile --out NAME" };
 
-/// One launch of one kernel under ncu. Numbers that ncu did not measure are absent. Fractions are of 1.
+/// The profile of one launch under ncu. Numbers that ncu did not measure are absent. Fractions range from 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// Name of the entry.
     pub kernel: String,
-    /// What it computed; absent where only ncu's output is known.
+    /// What it computed; absent if only ncu's output is known.
     pub case: Option<Case>,
     /// Name of the GPU.
     pub device: Option<String>,
-    /// Compute capability, as in `9.0`.
+    /// Compute capability, such as `9.0`.
     pub compute_capability: String,
-    /// Grid, as in `(1024, 1, 1)`.
+    /// Grid, such as `(1024, 1, 1)`.
     pub grid: String,
     /// Block.
     pub block: String,
-    /// The command line that ncu was run with, and its version; empty where only its output is known.
+    /// ncu's command line, and its version; empty if only its output is known.
     pub ncu: Vec<String>,
     /// Duration of the launch, µs.
     pub duration_us: Option<f64>,
-    /// Cycles in which the tensor cores worked, of all cycles.
+    /// Fraction of cycles in which the tensor cores were active.
     pub tensor: Option<f64>,
-    /// Issue rate of the XU pipe, which computes exponentials, of its peak.
+    /// Issue rate of the XU pipe, which computes exponentials, over its peak.
     pub exponentials: Option<f64>,
-    /// Cycles in which a scheduler issued an instruction, of those in which it had warps.
+    /// Fraction of a scheduler's active cycles in which it issued an instruction.
     pub issue: Option<f64>,
-    /// Device memory.
+    /// Throughput of device memory.
     pub dram: Throughput,
-    /// L2 cache.
+    /// Throughput of the L2 cache.
     pub l2: Throughput,
-    /// What the warps waited for, the longest first: with `selected`, all their time.
+    /// Warp stall reasons, longest first; with `selected` they add up to all warp time.
     pub stalls: Vec<Stall>,
     /// Shared-memory bank conflicts.
     pub bank_conflicts: BankConflicts,
     /// Occupancy.
     pub occupancy: Occupancy,
-    /// 32-bit registers of a thread.
+    /// 32-bit registers per thread.
     pub registers: Option<f64>,
-    /// Executed loads from and stores to local memory, by warps: spilled registers and arrays.
+    /// Loads from and stores to local memory, counted by warps: spilled registers and arrays.
     pub local_accesses: Option<f64>,
 }
 
-/// How much of what a memory can do was used.
+/// Utilisation of a memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
-    /// Of its peak.
+    /// Throughput over its peak.
     pub utilisation: Option<f64>,
     /// 10¹² bytes per second.
     pub terabytes_per_second: Option<f64>,
-    /// Accesses that were served without the next memory.
+    /// Fraction of accesses served without the next level of memory.
     pub hit_rate: Option<f64>,
 }
 
 /// A reason why warps did not issue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stall {
-    /// ncu's name, as in `long_scoreboard`.
+    /// ncu's name, such as `long_scoreboard`.
     pub reason: String,
-    /// Of the warps' time.
+    /// Fraction of warp time.
     pub share: f64,
 }
 
 /// Shared-memory bank conflicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BankConflicts {
-    /// Wavefronts that were needed only because of conflicts.
+    /// Wavefronts caused by conflicts.
     pub conflicts: Option<f64>,
     /// All wavefronts.
     pub wavefronts: Option<f64>,
 }
 
 impl BankConflicts {
-    /// Conflicts of all wavefronts.
+    /// Conflicts as a fraction of all wavefronts.
     pub fn share(&self) -> Option<f64> {
         let (conflicts, wavefronts) = (self.conflicts?, self.wavefronts?);
         Some(if wavefronts > 0.0 { conflicts / wavefronts } else { 0.0 })
     }
 }
 
-/// Warps on a multiprocessor.
+/// Resident warps of a multiprocessor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Occupancy {
-    /// Warps that were there on average, of those that fit.
+    /// Average number of resident warps over the maximum.
     pub achieved: Option<f64>,
-    /// Warps that the launch allows, of those that fit.
+    /// Number of warps that the launch allows over the maximum.
     pub theoretical: Option<f64>,
-    /// How often all multiprocessors are filled with blocks.
+    /// How many times the blocks fill all multiprocessors.
     pub waves: Option<f64>,
-    /// Blocks that each resource allows on a multiprocessor, the tightest first.
+    /// Blocks per multiprocessor that each resource allows, tightest first.
     pub limits: Vec<OccupancyLimit>,
 }
 
-/// A resource that bounds the blocks on a multiprocessor.
+/// A resource that limits the blocks per multiprocessor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OccupancyLimit {
-    /// As in `registers`.
+    /// Such as `registers`.
     pub resource: String,
-    /// Blocks on a multiprocessor.
+    /// Blocks per multiprocessor.
     pub blocks: f64,
 }
 
-/// Reasons of `smsp__average_warps_issue_stalled_<reason>_per_issue_active.ratio`, with what they mean (Profiling Guide,
+/// Reasons in `smsp__average_warps_issue_stalled_<reason>_per_issue_active.ratio`, with their meaning (Profiling Guide,
 /// "Warp Stall Reasons").
 pub const STALL_REASONS: [(&str, &str); 19] = [
     ("barrier", "waiting for other warps at a block barrier"),
@@ -135,14 +135,14 @@ pub const STALL_REASONS: [(&str, &str); 19] = [
     ("wait", "waiting a fixed time for the instruction before"),
 ];
 
-/// The reason that is no stall.
+/// The "reason" of warps that issue.
 const ISSUING: &str = "selected";
 
 impl Profile {
-    /// What ncu's raw page says of a launch.
+    /// The profile in ncu's raw page of a launch.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the page names no kernel or holds a value that cannot be understood.
+    /// [`Error::Invalid`] when the page names no kernel or has a malformed value.
     pub fn new(page: &RawPage) -> Result<Self> {
         let text = |name: &str| {
             let missing = || Error::Invalid(format!("the profile has no column {name:?}"));
@@ -185,14 +185,14 @@ impl Profile {
         })
     }
 
-    /// What the warps waited for longest, without the time in which they issued.
+    /// The longest stall reasons, without the time in which warps issued.
     pub fn top_stalls(&self) -> impl Iterator<Item = &Stall> {
         self.stalls.iter().filter(|stall| stall.reason != ISSUING)
     }
 }
 
 impl Stall {
-    /// What the reason means.
+    /// The meaning of the reason.
     pub fn meaning(&self) -> &'static str {
         STALL_REASONS.iter().find(|(reason, _)| *reason == self.reason).map_or("", |(_, meaning)| meaning)
     }
@@ -214,7 +214,7 @@ fn stalls(page: &RawPage) -> Result<Vec<Stall>> {
     Ok(stalls)
 }
 
-/// The metric of a stall reason: warps that wait for it, on average, whenever an instruction is issued.
+/// The metric of a stall reason: average number of warps stalled by it per issued instruction.
 pub(super) fn stall_metric(reason: &str) -> String {
     format!("smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio")
 }
@@ -246,7 +246,7 @@ fn occupancy(page: &RawPage) -> Result<Occupancy> {
 mod tests {
     use super::*;
 
-    /// Raw and details pages of ncu 2025.3.1 on an H200, without the columns and rows that are not used.
+    /// Raw and details pages of ncu 2025.3.1 on an H200, without unused columns and rows.
     const SAMPLES: [(&str, &str); 2] = [
         (include_str!("../../tests/ncu/full.raw.csv"), include_str!("../../tests/ncu/full.details.csv")),
         (include_str!("../../tests/ncu/causal_any.raw.csv"), include_str!("../../tests/ncu/causal_any.details.csv")),
@@ -256,7 +256,7 @@ mod tests {
         Profile::new(&RawPage::parse(raw).unwrap()).unwrap()
     }
 
-    /// The value that ncu's own details page shows.
+    /// A value in ncu's own details page.
     fn details(page: &str, metric: &str) -> f64 {
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(page.as_bytes());
         let row = reader.records().map(|row| row.expect("a CSV row")).find(|row| &row[12] == metric);

@@ -1,4 +1,4 @@
-//! The output of `ncu --page raw --csv`: a line of names, a line of units, a line for each profiled launch.
+//! Parses the output of `ncu --page raw --csv`: a line of names, a line of units, then a line per profiled launch.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// One profiled launch.
 #[derive(Clone, Debug)]
 pub struct RawPage {
-    /// Name and unit → value, as printed.
+    /// Unit and value, as printed, by name.
     columns: HashMap<String, Column>,
 }
 
@@ -20,16 +20,16 @@ struct Column {
 }
 
 impl RawPage {
-    /// Reads the page of the only launch in `text`.
+    /// Parses the page of the only launch in `text`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is no such page, or holds none or several launches.
+    /// [`Error::Invalid`] when it is not such a page, or has no launch or several.
     pub fn parse(text: &str) -> Result<Self> {
         let invalid = |reason: String| {
             Error::Invalid(format!("{reason}; expected what `ncu --import FILE --page raw --csv` prints"))
         };
         let text = printable(text);
-        // Before the table, ncu's own messages.
+        // ncu's own messages precede the table.
         let start = text.find("\"ID\"").ok_or_else(|| invalid("there is no column ID".into()))?;
         let mut reader = csv::ReaderBuilder::new().from_reader(&text.as_bytes()[start..]);
         let read = |error: csv::Error| invalid(format!("not a CSV table: {error}"));
@@ -43,12 +43,12 @@ impl RawPage {
         Ok(Self { columns })
     }
 
-    /// A value as printed; `None` where there is no such column or nothing in it.
+    /// A value as printed; `None` if the column is missing or empty.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.columns.get(name).map(|column| column.value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// A count or a ratio; `None` where there is no such column or ncu could not measure it.
+    /// A count or a ratio; `None` if the column is missing or ncu could not measure it.
     ///
     /// # Errors
     /// [`Error::Invalid`] when it is not a number.
@@ -59,7 +59,7 @@ impl RawPage {
     /// A percentage as a fraction.
     ///
     /// # Errors
-    /// As [`Self::number`], and when it has another unit.
+    /// As for [`Self::number`], and when the unit is not percent.
     pub fn fraction(&self, name: &str) -> Result<Option<f64>> {
         self.scaled(name, |unit| (unit == "%").then_some(0.01))
     }
@@ -67,7 +67,7 @@ impl RawPage {
     /// A duration, µs.
     ///
     /// # Errors
-    /// As [`Self::number`], and when it has another unit.
+    /// As for [`Self::number`], and when the unit is not one of time.
     pub fn microseconds(&self, name: &str) -> Result<Option<f64>> {
         self.scaled(name, |unit| match unit {
             "ns" | "nsecond" => Some(1e-3),
@@ -81,7 +81,7 @@ impl RawPage {
     /// A rate of data, 10¹² bytes per second.
     ///
     /// # Errors
-    /// As [`Self::number`], and when it has another unit.
+    /// As for [`Self::number`], and when the unit is not one of bandwidth.
     pub fn terabytes_per_second(&self, name: &str) -> Result<Option<f64>> {
         self.scaled(name, |unit| {
             let prefix = unit.strip_suffix("byte/s").or_else(|| unit.strip_suffix("byte/second"))?;
@@ -110,7 +110,7 @@ impl RawPage {
         if NOT_MEASURED.contains(&value.as_str()) {
             return Ok(None);
         }
-        // Thousands are separated by commas where there is no unit.
+        // Numbers without a unit have commas between thousands.
         let number = value.replace(',', "").parse();
         let number = number.map_err(|_| Error::Invalid(format!("{name} is {value:?}, which is not a number")))?;
         Ok(Some((number, unit)))

@@ -5,15 +5,15 @@
 use std::io::{self, Read};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// NumPy starts the elements at a multiple of it.
+/// NumPy aligns the elements to this many bytes.
 const ALIGNMENT: usize = 64;
-/// Longest dictionary that is read, bytes. That of a plain array has about 100.
+/// Maximum length of the dictionary, bytes. For a plain array it has about 100.
 const LONGEST: u64 = 1 << 16;
 
-/// What the dictionary says.
+/// The contents of the dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The element type as NumPy writes it, as in `<f2`; of a structured type its list.
+    /// NumPy's name of the element type, such as `<f2`; for a structured type its list.
     pub descr: String,
     /// Whether the first index varies fastest.
     pub fortran_order: bool,
@@ -22,7 +22,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads what stands before the elements.
+    /// Reads the header, up to the elements.
     ///
     /// # Errors
     /// `InvalidData` or `UnexpectedEof` when `file` is not a `.npy` file; any other when it cannot be read.
@@ -48,10 +48,10 @@ impl Header {
         header.ok_or_else(|| invalid("its header is not a dictionary of 'descr', 'fortran_order' and 'shape'"))
     }
 
-    /// The bytes before the elements, of version 1.
+    /// The header's bytes, in version 1.
     ///
     /// # Panics
-    /// When they are more than such a header can have: over 3,000 dimensions.
+    /// When it exceeds the maximum size of that version: over 3,000 dimensions.
     pub fn bytes(&self) -> Vec<u8> {
         let Self { descr, fortran_order, shape } = self;
         let order = if *fortran_order { "True" } else { "False" };
@@ -65,7 +65,7 @@ impl Header {
         [MAGIC, &[1, 0], &length.to_le_bytes(), text.as_bytes()].concat()
     }
 
-    /// Reads the dictionary.
+    /// Parses the dictionary.
     fn parse(text: &str) -> Option<Self> {
         let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim_start();
         let (mut descr, mut fortran_order, mut shape) = (None, None, None);
@@ -89,19 +89,19 @@ impl Header {
     }
 }
 
-/// Puts a value that was read into its place, once, and returns the text behind it.
+/// Stores a parsed value, once, and returns the text after it.
 fn set<'a, T>(place: &mut Option<T>, (value, rest): (T, &'a str)) -> Option<&'a str> {
     place.replace(value).is_none().then_some(rest)
 }
 
-/// A Python string without escapes, and the text behind it.
+/// Parses a Python string without escapes; returns also the text after it.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let quote = text.chars().next().filter(|character| matches!(character, '\'' | '"'))?;
     let (content, behind) = text[1..].split_once(quote)?;
     (!content.contains('\\')).then_some((content, behind))
 }
 
-/// A type's name, or the list of a structured type up to the bracket that closes it.
+/// Parses a type's name, or the list of a structured type up to its closing bracket.
 fn type_of_elements(text: &str) -> Option<(String, &str)> {
     if let Some((name, behind)) = quoted(text) {
         return Some((name.to_owned(), behind));
@@ -124,7 +124,7 @@ fn boolean(text: &str) -> Option<(bool, &str)> {
     read("True", true).or_else(|| read("False", false))
 }
 
-/// A tuple of numbers.
+/// Parses a tuple of numbers.
 fn dimensions(text: &str) -> Option<(Vec<u64>, &str)> {
     let (inside, behind) = text.strip_prefix('(')?.split_once(')')?;
     let inside = inside.trim();

@@ -1,4 +1,4 @@
-//! What the GPU reaches at most.
+//! Measures the peak rates of the GPU.
 
 use contract::probe::{BLOCKS, PROBES, Probe, ProbeArgs, THREADS};
 use cust::memory::mem_get_info;
@@ -13,21 +13,21 @@ use crate::record::{Ceilings, TensorCeiling};
 use crate::statistics::Samples;
 use crate::timing::{L2, Protocol};
 
-/// Bytes of a copy: many times any L2.
+/// Bytes of a copy: many times the size of any L2.
 const COPY_BYTES: u64 = 1 << 30;
-/// Copies that are timed, after one that is not.
+/// Number of timed copies, after an untimed one.
 const COPIES: usize = 20;
 
-/// Iterations of a probe, some milliseconds on an H200.
+/// Iterations of a probe: some milliseconds on an H200.
 const PROBE_ITERATIONS: u64 = 8192;
 /// Samples of a probe.
 const PROBE_SAMPLES: usize = 20;
 
 impl GpuExecutor {
-    /// What the GPU reaches at most: copies, and the probes of `folder` that run on it.
+    /// Measures the peak rates of the GPU: by copies, and by the probes of `folder` that run on it.
     ///
     /// # Errors
-    /// When the driver refuses memory, a copy or a probe.
+    /// When the driver refuses an allocation, a copy or a probe.
     pub fn ceilings(&mut self, folder: &PtxFolder) -> Result<Ceilings> {
         let mut tensor = Vec::new();
         for probe in &PROBES {
@@ -40,7 +40,7 @@ impl GpuExecutor {
         Ok(Ceilings { copy_terabytes_per_second: Some(self.copy_terabytes_per_second()?), tensor })
     }
 
-    /// 10¹² floating-point operations per second of `probe`: the median of 20 launches after a warm-up.
+    /// 10¹² floating-point operations per second of `probe`, the median of 20 launches after a warm-up.
     fn teraflops(&mut self, probe: &Probe, module: &PtxModule) -> Result<f64> {
         self.load(module)?;
         let blocks = BLOCKS * self.device.multiprocessors;
@@ -55,7 +55,7 @@ impl GpuExecutor {
             arguments: &arguments,
         };
         let prepared = self.prepare(&kernel).and_then(|function| {
-            // SAFETY: a probe takes one `ProbeArgs`, and its sink has an f32 for every thread.
+            // SAFETY: a probe takes one `ProbeArgs`, and its sink has an f32 per thread.
             let submit = |_| Ok(unsafe { kernel.submit(function, &self.stream) }?);
             self.timed(1, kernel.running(), &Protocol::new(L2::Warm), submit)
         });
@@ -70,11 +70,11 @@ impl GpuExecutor {
         Ok(operations / seconds / 1e12)
     }
 
-    /// 10¹² bytes a second of copies within device memory, counting bytes read and bytes written: the median of 20 copies
+    /// 10¹² bytes per second of copies within device memory, counting bytes read and written: the median of 20 copies
     /// of 1 GiB, or of a quarter of the free memory.
     ///
     /// # Errors
-    /// When the driver refuses memory or a copy.
+    /// When the driver refuses an allocation or a copy.
     pub fn copy_terabytes_per_second(&mut self) -> Result<f64> {
         self.enter()?;
         let free = mem_get_info().map_or(COPY_BYTES, |(free, _)| free as u64);
@@ -82,7 +82,7 @@ impl GpuExecutor {
         let [source, destination] = ["copy source", "copy destination"].map(|name| self.allocate(name, bytes));
         let (source, destination) = (source?, destination?);
         let copy = || {
-            // SAFETY: two buffers of this size, which are freed after the last copy was waited for.
+            // SAFETY: both buffers have this size, and are freed only after waiting for the last copy.
             Ok(unsafe { driver::copy_on_device(destination.address, source.address, bytes as usize, &self.stream) }?)
         };
         let times = Stopwatch::new().and_then(|watch| {

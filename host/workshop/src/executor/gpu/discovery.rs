@@ -1,4 +1,4 @@
-//! From a machine to one of its GPUs: driver, initialisation, choice, description.
+//! Finds a GPU: loads and initialises the driver, chooses a device, describes it.
 
 use cust::CudaApiVersion;
 use cust::device::{Device as CudaDevice, DeviceAttribute};
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// Loads and initialises the driver and returns GPU `index`.
 ///
 /// # Errors
-/// [`Error::Unavailable`] where there is no driver, no GPU or not that many.
+/// [`Error::Unavailable`] when there is no driver, no GPU, or fewer than `index` + 1 GPUs.
 pub fn find(index: u32) -> Result<CudaDevice> {
     libcuda_delay_load::load().map_err(|error| {
         Error::Unavailable(format!(
@@ -25,12 +25,12 @@ pub fn find(index: u32) -> Result<CudaDevice> {
         let visible = visible_devices();
         return Err(Error::Unavailable(format!("no GPU {index}: the driver shows {count}, counted from 0; {visible}")));
     }
-    // The library needs a newer driver, and its kernels a newer GPU, than a context does.
+    // The library needs a newer driver, and its kernels a newer GPU, than creating a context does.
     fa512::Gpu::of_device(index as usize).map_err(library_error)?;
     CudaDevice::get_device(index).doing(|| format!("opening GPU {index}"))
 }
 
-/// What the caller of an executor wants to know about `device`.
+/// Properties of `device` for the callers of an executor.
 pub fn describe(device: CudaDevice) -> std::result::Result<Device, Code> {
     let attribute = |attribute| device.get_attribute(attribute).map(|value| u32::try_from(value).unwrap_or(0));
     let version = CudaApiVersion::get()?;

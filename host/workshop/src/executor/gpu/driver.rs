@@ -1,5 +1,5 @@
-//! What cust 0.3.2 lacks of the CUDA driver API (the functions and constants are those of `cuda.h`), or does only with kernels
-//! of modules that it has loaded. Modules are the library's; so are launches of our kernels and their tensor maps.
+//! Functions and constants of the CUDA driver API (`cuda.h`) that cust 0.3.2 lacks, or supports only for kernels of
+//! modules that it has loaded. The library loads modules, launches our kernels, and encodes their tensor maps.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -9,7 +9,7 @@ use std::ptr;
 use cust::device::Device;
 use cust::stream::Stream;
 
-/// A `CUresult`. A number, since cust's enum has no place for the codes that came after CUDA 11.4.
+/// A `CUresult`, as a number: cust's enum lacks the codes added after CUDA 11.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Code(pub c_uint);
@@ -18,13 +18,13 @@ impl Code {
     /// `CUDA_ERROR_NO_DEVICE`.
     pub const NO_DEVICE: Self = Self(100);
 
-    /// The driver's name of the code, as in `CUDA_ERROR_OUT_OF_MEMORY`.
+    /// The driver's name of the code, such as `CUDA_ERROR_OUT_OF_MEMORY`.
     pub fn name(self) -> Cow<'static, str> {
         // SAFETY: the function has the signature that `text` calls it with.
         unsafe { self.text(raw::cuGetErrorName) }.unwrap_or_else(|| format!("CUDA error {}", self.0).into())
     }
 
-    /// The driver's description of the code, as in `out of memory`.
+    /// The driver's description of the code, such as `out of memory`.
     pub fn description(self) -> Cow<'static, str> {
         // SAFETY: the function has the signature that `text` calls it with.
         unsafe { self.text(raw::cuGetErrorString) }.unwrap_or("the driver does not describe it".into())
@@ -32,19 +32,19 @@ impl Code {
 
     /// # Safety
     ///
-    /// `function` must be one of the driver's two functions that point to a text about a code.
+    /// `function` must be `cuGetErrorName` or `cuGetErrorString`.
     unsafe fn text(
         self,
         function: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
     ) -> Option<Cow<'static, str>> {
         let mut text = ptr::null();
-        // SAFETY: `text` is where the function puts its result.
+        // SAFETY: `text` receives the function's result.
         let known = unsafe { function(self, &mut text) }.ok().is_ok();
         // SAFETY: the driver's texts are constants that end in NUL.
         (known && !text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy())
     }
 
-    /// Whether the code stands for success.
+    /// `Ok` if the code is `CUDA_SUCCESS`.
     pub fn ok(self) -> Result<(), Self> {
         if self.0 == 0 { Ok(()) } else { Err(self) }
     }
@@ -56,39 +56,39 @@ impl From<cust::error::CudaError> for Code {
     }
 }
 
-/// Initialises the driver (`cuInit`). cust would say `UnknownError` for most of the reasons why this fails, such as
+/// Initialises the driver (`cuInit`). cust reports `UnknownError` for most reasons of failure, such as
 /// `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`.
 pub fn init() -> Result<(), Code> {
-    // SAFETY: 0 is the only value that the flags may have.
+    // SAFETY: 0 is the only valid value of the flags.
     unsafe { raw::cuInit(0) }.ok()
 }
 
-/// Retains and releases the primary context of `device`, for the sake of the code: cust has no name for
-/// `CUDA_ERROR_DEVICE_UNAVAILABLE`, which says that another process has the GPU for itself.
+/// Retains and releases the primary context of `device`, to learn the result code: cust has no name for
+/// `CUDA_ERROR_DEVICE_UNAVAILABLE`, which means that another process uses the GPU exclusively.
 pub fn primary_context(device: Device) -> Result<(), Code> {
     let mut context = ptr::null_mut();
-    // SAFETY: `context` is where the function puts its result.
+    // SAFETY: `context` receives the function's result.
     unsafe { raw::cuDevicePrimaryCtxRetain(&mut context, device.as_raw()) }.ok()?;
     // SAFETY: this releases what the call above retained.
     unsafe { raw::cuDevicePrimaryCtxRelease_v2(device.as_raw()) }.ok()
 }
 
-/// Waits for the context of this thread; an error that every call repeats means that the context is lost.
+/// Waits for this thread's context. If every call returns the same error, the context is lost.
 pub fn synchronize_context() -> Result<(), Code> {
     // SAFETY: the function has no arguments.
     unsafe { raw::cuCtxSynchronize() }.ok()
 }
 
-/// Largest dynamic shared memory, in bytes, that a block can have when its kernel asks for it.
+/// Maximum dynamic shared memory, in bytes, that a kernel can request per block.
 pub fn shared_bytes_per_block(device: Device) -> Result<u32, Code> {
     const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_int = 97;
     let mut bytes = 0;
-    // SAFETY: `bytes` is where the function puts its result.
+    // SAFETY: `bytes` receives the function's result.
     unsafe { raw::cuDeviceGetAttribute(&mut bytes, MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device.as_raw()) }.ok()?;
     Ok(u32::try_from(bytes).unwrap_or(0))
 }
 
-/// The identifier of `device` as NVML writes it, as in `GPU-8932f937-d72c-4106-c12f-20bd9faed9f6`.
+/// The identifier of `device` in NVML's form, such as `GPU-8932f937-d72c-4106-c12f-20bd9faed9f6`.
 pub fn uuid(device: Device) -> Result<String, Code> {
     let mut bytes = [0u8; 16];
     // SAFETY: the function writes a `CUuuid`, which is 16 bytes.
@@ -98,16 +98,16 @@ pub fn uuid(device: Device) -> Result<String, Code> {
     Ok(format!("GPU-{}", groups.join("-")))
 }
 
-/// Puts a copy of `bytes` from one place in device memory to another on `stream`.
+/// Enqueues a copy of `bytes` within device memory on `stream`.
 ///
 /// # Safety
-/// Both places must be allocated and stay so until the stream has got there; they must not overlap.
+/// Both ranges are allocated until the copy has completed, and do not overlap.
 pub unsafe fn copy_on_device(destination: u64, source: u64, bytes: usize, stream: &Stream) -> Result<(), Code> {
-    // SAFETY: passed on to the caller; the stream is alive, as `stream` holds a borrow.
+    // SAFETY: the caller's promise; `stream` is borrowed, so it is alive.
     unsafe { raw::cuMemcpyDtoDAsync_v2(destination, source, bytes, stream.as_inner().cast()) }.ok()
 }
 
-/// A `CUfunction`, with a borrow of the module that it belongs to.
+/// A `CUfunction`, which borrows its module.
 #[derive(Clone, Copy)]
 pub struct Function<'a>(*mut c_void, PhantomData<&'a fa512::Module>);
 
@@ -115,26 +115,26 @@ impl<'a> Function<'a> {
     /// The kernel `entry` of `module` in the current context.
     ///
     /// # Errors
-    /// What the library says.
+    /// The error of the library.
     pub fn of(module: &'a fa512::Module, entry: &str) -> Result<Self, fa512::Error> {
         Ok(Self(module.function(entry)?, PhantomData))
     }
 
-    /// Lets blocks have `bytes` of dynamic shared memory; without this, 48 KiB are the limit.
+    /// Allows `bytes` of dynamic shared memory per block. The default limit is 48 KiB.
     pub fn allow_dynamic_shared(self, bytes: u32) -> Result<(), Code> {
         const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
         let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-        // SAFETY: the function belongs to a loaded module, to which `self` holds a borrow.
+        // SAFETY: the function belongs to a loaded module, which `self` borrows.
         unsafe { raw::cuFuncSetAttribute(self.0, MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) }.ok()
     }
 
-    /// 32-bit registers of a thread.
+    /// 32-bit registers per thread.
     pub fn registers(self) -> Result<u32, Code> {
         const NUM_REGS: c_int = 4;
         self.attribute(NUM_REGS)
     }
 
-    /// Local memory of a thread, bytes.
+    /// Local memory per thread, bytes.
     pub fn local_bytes(self) -> Result<u32, Code> {
         const LOCAL_SIZE_BYTES: c_int = 3;
         self.attribute(LOCAL_SIZE_BYTES)
@@ -142,16 +142,16 @@ impl<'a> Function<'a> {
 
     fn attribute(self, attribute: c_int) -> Result<u32, Code> {
         let mut value = 0;
-        // SAFETY: as above; `value` is where the function puts its result.
+        // SAFETY: as above; `value` receives the function's result.
         unsafe { raw::cuFuncGetAttribute(&mut value, attribute, self.0) }.ok()?;
         Ok(u32::try_from(value).unwrap_or(0))
     }
 }
 
-/// Puts a launch of `[blocks, threads, dynamic shared bytes]` on `stream`.
+/// Enqueues a launch of `[blocks, threads, dynamic shared bytes]` on `stream`.
 ///
 /// # Safety
-/// `arguments` must be as many and as large as the parameters of `function`.
+/// `arguments` match the parameters of `function` in number and size.
 pub unsafe fn launch(
     function: Function<'_>,
     [blocks, threads, shared_bytes]: [u32; 3],
@@ -159,15 +159,15 @@ pub unsafe fn launch(
     stream: &Stream,
 ) -> Result<(), Code> {
     let (arguments, stream) = (arguments.as_mut_ptr(), stream.as_inner().cast());
-    // SAFETY: the function belongs to a loaded module, to which `function` holds a borrow, and the stream is alive; the
-    // arguments are the caller's promise.
+    // SAFETY: the function belongs to a loaded module, which `function` borrows, and the stream is alive; the caller
+    // vouches for the arguments.
     unsafe {
         raw::cuLaunchKernel(function.0, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, arguments, ptr::null_mut())
     }
     .ok()
 }
 
-/// The declarations, without the types that cust_raw gives to handles.
+/// Declarations, with plain pointers in place of cust_raw's handle types.
 mod raw {
     use super::{Code, c_char, c_int, c_uint, c_void};
 

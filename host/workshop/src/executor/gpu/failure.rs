@@ -1,15 +1,15 @@
-//! Errors of the driver as errors of this crate.
+//! Converts errors of the driver and the library to errors of this crate.
 
 use cust::error::{CudaError, CudaResult};
 
 use super::driver::Code;
 use crate::error::{Error, Result};
 
-/// What to do about a kernel that faulted.
+/// Advice after a kernel has faulted.
 const FAULT_ADVICE: &str = "; the CUDA context is lost and this process cannot use the GPU again. Run the same command \
                             under compute-sanitizer to see which access failed";
 
-/// What was answered to a call: by the driver, where this crate or cust called it, or by the library.
+/// An error of the driver, called by this crate or cust, or of the library.
 #[derive(Debug)]
 pub enum Failure {
     /// The driver.
@@ -40,7 +40,7 @@ impl Failure {
     /// The driver's code.
     ///
     /// # Errors
-    /// The error of the library where the driver was not asked.
+    /// The error of the library, if it did not come from the driver.
     pub fn code(self) -> Result<Code> {
         match self {
             Failure::Driver(code) => Ok(code),
@@ -50,7 +50,7 @@ impl Failure {
     }
 }
 
-/// An error of the library as one of this crate.
+/// Converts an error of the library.
 pub fn library_error(error: fa512::Error) -> Error {
     match error {
         fa512::Error::Cuda { action, name, words, log, .. } => {
@@ -64,16 +64,16 @@ pub fn library_error(error: fa512::Error) -> Error {
     }
 }
 
-/// What the driver's compiler wrote, as the detail of an error.
+/// The driver compiler's log, as the detail of an error.
 pub fn compiler_log(log: &str) -> String {
     if log.is_empty() { String::new() } else { format!("; the driver's compiler says:\n{log}") }
 }
 
-/// The error that a context was lost by.
+/// The error by which a context was lost.
 pub struct Fault {
-    /// What was being done.
+    /// The operation that failed.
     pub action: String,
-    /// What the driver said.
+    /// The driver's code.
     pub code: Code,
 }
 
@@ -84,9 +84,9 @@ impl Fault {
     }
 }
 
-/// Turns cust's errors into ours.
+/// Converts cust's errors.
 pub trait Doing<T> {
-    /// Says what was being done.
+    /// Adds the operation that failed.
     fn doing(self, action: impl FnOnce() -> String) -> Result<T>;
 }
 
@@ -96,7 +96,7 @@ impl<T> Doing<T> for CudaResult<T> {
     }
 }
 
-/// `code` with the driver's own words for it. `detail` follows them, so it starts with a separator.
+/// An error for `code`, with the driver's description. `detail` is appended to that, so it starts with a separator.
 pub fn cuda_error(action: String, code: Code, detail: &str) -> Error {
     Error::Cuda {
         action,

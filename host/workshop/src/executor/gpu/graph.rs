@@ -1,4 +1,5 @@
-//! CUDA graphs: many launches that the driver starts as one (CUDA Driver API, "Stream Management", "Graph Management").
+//! CUDA graphs: many launches that the driver starts at once (CUDA Driver API, "Stream Management", "Graph
+//! Management").
 
 use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::ptr;
@@ -8,12 +9,12 @@ use cust::stream::Stream;
 use super::driver::Code;
 use super::failure::Failure;
 
-/// Launches that follow each other without the processor's help. Must be dropped in the context that it was made in.
+/// Launches that follow each other without the host. Must be dropped in the context in which it was made.
 pub struct Graph {
     executable: *mut c_void,
 }
 
-// SAFETY: a handle of the driver may be used from any thread that has its context current.
+// SAFETY: any thread that has the context current may use the handle.
 unsafe impl Send for Graph {}
 
 impl Graph {
@@ -21,23 +22,23 @@ impl Graph {
     pub fn capture(stream: &Stream, submit: impl FnOnce() -> Result<(), Failure>) -> Result<Self, Failure> {
         const THREAD_LOCAL: c_uint = 1;
         let stream = stream.as_inner().cast();
-        // SAFETY: the stream is alive, as `stream` holds a borrow.
+        // SAFETY: `stream` is borrowed, so it is alive.
         unsafe { raw::cuStreamBeginCapture_v2(stream, THREAD_LOCAL) }.ok()?;
         let submitted = submit();
         let mut template = ptr::null_mut();
-        // SAFETY: as above; `template` is where the function puts its result.
+        // SAFETY: as above; `template` receives the function's result.
         unsafe { raw::cuStreamEndCapture(stream, &mut template) }.ok()?;
         let mut executable = ptr::null_mut();
         let instantiated = submitted.and_then(|()| {
             // SAFETY: the template was captured just now; 0 means no flags.
             Ok(unsafe { raw::cuGraphInstantiateWithFlags(&mut executable, template, 0) }.ok()?)
         });
-        // SAFETY: nothing else knows the template, and what was made of it does not need it.
+        // SAFETY: nothing else refers to the template, and the executable graph does not need it.
         unsafe { raw::cuGraphDestroy(template) }.ok()?;
         instantiated.map(|()| Self { executable })
     }
 
-    /// Puts the launches on `stream`.
+    /// Enqueues the launches on `stream`.
     pub fn launch(&self, stream: &Stream) -> Result<(), Failure> {
         // SAFETY: the graph lives as long as `self`, the stream as long as its borrow.
         Ok(unsafe { raw::cuGraphLaunch(self.executable, stream.as_inner().cast()) }.ok()?)
@@ -46,13 +47,13 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // A failure follows a lost context, which the call before it has reported.
+        // An error here follows from a lost context, which an earlier call has reported.
         // SAFETY: nothing uses the graph after this.
         let _ = unsafe { raw::cuGraphExecDestroy(self.executable) };
     }
 }
 
-/// The declarations, without the types that cust_raw gives to handles.
+/// Declarations, with plain pointers in place of cust_raw's handle types.
 mod raw {
     use super::{Code, c_uint, c_ulonglong, c_void};
 

@@ -1,4 +1,4 @@
-//! A launch of a kernel that is none of ours: a probe, or what a test needs. Ours are launched by the library.
+//! Launches of kernels that are not ours, such as probes and test kernels. The library launches ours.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use cust::stream::Stream;
 
 use super::driver::{self, Code, Function};
 
-/// A kernel with its grid and arguments; grid and block have one dimension.
+/// A kernel with its grid and arguments. Grid and block are one-dimensional.
 pub struct Kernel<'a> {
     /// Name of the entry.
     pub entry: &'a str,
@@ -18,7 +18,7 @@ pub struct Kernel<'a> {
     pub threads: u32,
     /// Dynamic shared memory of a block in bytes.
     pub dynamic_shared_bytes: u32,
-    /// One argument for each parameter.
+    /// One argument per parameter.
     pub arguments: &'a [Argument<'a>],
 }
 
@@ -31,7 +31,7 @@ pub struct Argument<'a> {
 }
 
 impl<'a> Argument<'a> {
-    /// Passes the bytes of `value`.
+    /// Passes `value` by its bytes.
     pub fn of<T>(value: &'a T) -> Self {
         Self { address: ptr::from_ref(value).cast_mut().cast(), bytes: size_of::<T>(), value: PhantomData }
     }
@@ -43,10 +43,10 @@ impl Kernel<'_> {
         self.arguments.iter().map(|argument| argument.bytes).collect()
     }
 
-    /// Puts the launch on `stream`.
+    /// Enqueues the launch on `stream`.
     ///
     /// # Safety
-    /// The arguments must be as many and as large as the parameters of `function`, which is the kernel.
+    /// `function` is this kernel, and the arguments match its parameters in number and size.
     pub unsafe fn submit(&self, function: Function<'_>, stream: &Stream) -> Result<(), Code> {
         let mut addresses: Vec<_> = self.arguments.iter().map(|argument| argument.address).collect();
         let shape = [self.blocks, self.threads, self.dynamic_shared_bytes];
@@ -54,13 +54,13 @@ impl Kernel<'_> {
         unsafe { driver::launch(function, shape, &mut addresses, stream) }
     }
 
-    /// The action for messages.
+    /// The launch as an operation, for messages.
     pub fn running(&self) -> String {
         running(self.entry, self.blocks, self.threads)
     }
 }
 
-/// The action for messages about a kernel that runs.
+/// The launch of a kernel as an operation, for messages.
 pub fn running(entry: &str, blocks: u32, threads: u32) -> String {
     format!("running {entry} with {blocks} blocks of {threads} threads")
 }

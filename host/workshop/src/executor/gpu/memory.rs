@@ -1,17 +1,17 @@
-//! Device memory with a guard behind it.
+//! Device memory followed by a guard region.
 
 use cust::error::CudaResult;
 use cust::memory::{CopyDestination, DeviceBuffer, DeviceSlice};
 
 use crate::executor::GuardDamage;
 
-/// Bytes of a guard.
+/// Size of a guard, bytes.
 pub const GUARD_BYTES: usize = 4096;
 
-/// What every byte of a guard holds: as fp16 a NaN that no instruction makes, as f32 about −4·10³⁷.
+/// Fill byte of a guard: as fp16 a NaN that no instruction produces, as f32 about −4·10³⁷.
 const GUARD_PATTERN: u8 = 0xfd;
 
-/// A buffer and its guard, one piece of device memory.
+/// A buffer and its guard, allocated together.
 pub struct Allocation {
     name: String,
     bytes: usize,
@@ -19,10 +19,10 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Allocates `bytes`, whose contents are undefined, with a guard behind them.
+    /// Allocates `bytes` of uninitialised memory, followed by a guard.
     pub fn new(name: &str, bytes: usize) -> CudaResult<Self> {
         let total = bytes.saturating_add(GUARD_BYTES);
-        // SAFETY: the guard is written in the next line, and the rest is said to be undefined.
+        // SAFETY: the guard is written in the next line; the rest may stay uninitialised.
         let memory = unsafe { DeviceBuffer::uninitialized(total) }?;
         let allocation = Self { name: name.to_owned(), bytes, memory };
         allocation.guard().set_8(GUARD_PATTERN)?;
@@ -44,17 +44,17 @@ impl Allocation {
         self.bytes
     }
 
-    /// Copies `data`, which is not longer than the buffer, to its start.
+    /// Copies `data` to the start of the buffer, which must be at least as long.
     pub fn write(&self, data: &[u8]) -> CudaResult<()> {
         self.memory.index(..data.len()).copy_from(data)
     }
 
-    /// Copies the start of the buffer, which is not shorter than `data`, to `data`.
+    /// Copies the start of the buffer to `data`; the buffer must be at least as long.
     pub fn read(&self, data: &mut [u8]) -> CudaResult<()> {
         self.memory.index(..data.len()).copy_to(data)
     }
 
-    /// What was written to the guard.
+    /// What a kernel wrote to the guard.
     pub fn guard_damage(&self) -> CudaResult<Option<GuardDamage>> {
         let mut guard = [0; GUARD_BYTES];
         self.guard().copy_to(&mut guard)?;
@@ -66,7 +66,7 @@ impl Allocation {
         }))
     }
 
-    /// Frees the memory; the driver's refusal leaks it.
+    /// Frees the memory; leaks it if the driver refuses.
     pub fn free(self) -> CudaResult<()> {
         DeviceBuffer::drop(self.memory).map_err(|(error, memory)| {
             std::mem::forget(memory);
@@ -79,7 +79,7 @@ impl Allocation {
     }
 }
 
-/// A number of bytes with a unit, as text.
+/// A number of bytes with a unit.
 pub fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }

@@ -1,5 +1,5 @@
-//! The GPU executor: cust for context, stream, events and memory, `driver` for what cust lacks, and the library for PTX, tensor
-//! maps and launches, so that what is checked and timed here is what users of the library call.
+//! The GPU executor. cust provides context, stream, events and memory, `driver` what cust lacks, and the library PTX,
+//! tensor maps and launches, so that the code checked and timed here is the code that users of the library call.
 
 mod ceilings;
 mod discovery;
@@ -37,9 +37,9 @@ use contract::plan::Launch;
 
 /// Runs kernels on an NVIDIA GPU.
 ///
-/// A kernel that faults takes the CUDA context with it. Every later call then returns the error of that kernel.
+/// A kernel that faults destroys the CUDA context. Every later call then returns that kernel's error.
 pub struct GpuExecutor {
-    // Fields are dropped in this order: what lives in the context goes before the context.
+    // Fields are dropped in this order: objects in the context before the context.
     timed: Vec<Option<TimedKernels>>,
     modules: Vec<LoadedModule>,
     memory: Vec<Option<Allocation>>,
@@ -50,32 +50,32 @@ pub struct GpuExecutor {
 }
 
 struct LoadedModule {
-    /// All of it.
+    /// The whole module.
     source: PtxModule,
-    /// The one entry that was loaded of it; `None` for all.
+    /// The single entry that was loaded; `None` if all were.
     entry: Option<String>,
     module: Module,
 }
 
 struct TimedKernels {
     graph: TimedGraph,
-    /// What is done, for messages.
+    /// The operation, for messages.
     action: String,
 }
 
-/// What one thread of a kernel takes, as the driver compiled it.
+/// Resources of a kernel's thread, as compiled by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct KernelResources {
-    /// 32-bit registers of a thread.
+    /// 32-bit registers per thread.
     pub registers: u32,
-    /// Local memory of a thread in bytes: spilled registers and arrays; 0 for a kernel that is as fast as it should be.
+    /// Local memory per thread, bytes: spilled registers and arrays; 0 for a kernel of full speed.
     pub local_bytes: u32,
 }
 
 /// Whether there is a GPU that [`GpuExecutor::open`] may open.
 ///
 /// # Errors
-/// [`Error::Unavailable`] where there is no driver or it shows no GPU, or they are too old.
+/// [`Error::Unavailable`] when there is no driver or no GPU, or one of them is too old.
 pub fn check_present() -> Result<()> {
     discovery::find(0).map(drop)
 }
@@ -92,8 +92,8 @@ impl GpuExecutor {
     /// Opens GPU `index`, counted from 0 in the order of `CUDA_VISIBLE_DEVICES`.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where there is no driver, no GPU or not that many, or they are too old; [`Error::Cuda`] when the driver refuses
-    /// a context on the GPU.
+    /// [`Error::Unavailable`] when there is no driver, no GPU or no GPU `index`, or one of them is too old;
+    /// [`Error::Cuda`] when the driver refuses a context on the GPU.
     pub fn open_device(index: u32) -> Result<Self> {
         let found = discovery::find(index)?;
         let opening = || format!("opening GPU {index}");
@@ -102,7 +102,7 @@ impl GpuExecutor {
             let code = driver::primary_context(found).err().unwrap_or(error.into());
             cuda_error(format!("creating a context on GPU {index} ({})", device.name), code, "")
         })?;
-        // cust makes every stream wait for the default stream and the other way round, which orders copies and launches.
+        // cust's streams synchronise with the default stream in both directions, which orders copies and launches.
         let stream = Stream::new(StreamFlags::DEFAULT, None).doing(opening)?;
         Ok(Self {
             timed: Vec::new(),
@@ -115,10 +115,10 @@ impl GpuExecutor {
         })
     }
 
-    /// What a thread of a loaded kernel takes.
+    /// The resources of a loaded kernel's thread.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when no loaded module has the entry, [`Error::Cuda`] when the driver refuses to tell.
+    /// [`Error::Invalid`] when no loaded module has the entry, [`Error::Cuda`] when the driver refuses the query.
     pub fn resources(&self, entry: &str) -> Result<KernelResources> {
         self.enter()?;
         let function = self.find(entry, |module| Function::of(module, entry))?;
@@ -137,7 +137,7 @@ impl GpuExecutor {
         }
     }
 
-    /// The error for what the driver refused. Finds out, and remembers, whether the context is lost by it.
+    /// The error for a failed driver call. Checks whether it has lost the context, and remembers it.
     fn failed(&self, action: String, failure: impl Into<Failure>, detail: &str) -> Error {
         let code = match failure.into().code() {
             Ok(code) => code,
@@ -149,7 +149,7 @@ impl GpuExecutor {
         self.fault.get_or_init(|| Fault { action, code }).error()
     }
 
-    /// As [`Self::failed`], of the library in its own words.
+    /// [`Self::failed`] for an error of the library, with its message.
     fn refused(&self, error: fa512::Error) -> Error {
         match error {
             fa512::Error::Cuda { action, code, log, .. } => {
@@ -159,12 +159,12 @@ impl GpuExecutor {
         }
     }
 
-    /// The stream, as the library takes it.
+    /// The stream in the library's type.
     fn raw_stream(&self) -> fa512::Stream {
         fa512::Stream::from_raw(self.stream.as_inner().cast())
     }
 
-    /// Loads all of `source`, or one entry of it, unless it is loaded.
+    /// Loads `source`, or one entry of it, unless it is already loaded.
     fn load_part(&mut self, source: &PtxModule, entry: Option<&str>) -> Result<()> {
         self.enter()?;
         let is_it = |loaded: &LoadedModule| loaded.entry.as_deref() == entry && loaded.source == *source;
@@ -185,7 +185,7 @@ impl GpuExecutor {
         Ok(())
     }
 
-    /// What `take` finds in the newest module that has `entry`.
+    /// The result of `take` for the newest module that has `entry`.
     fn find<'a, T>(
         &'a self,
         entry: &str,
@@ -208,7 +208,7 @@ impl GpuExecutor {
         self.find(variant.entry, |module| module.kernel(&variant))
     }
 
-    /// The entry of `kernel`, which is none of ours, allowed the shared memory that it is to be launched with.
+    /// The function of `kernel`, which is not one of ours, with its dynamic shared memory allowed.
     fn prepare(&self, kernel: &Kernel) -> Result<Function<'_>> {
         self.enter()?;
         let Kernel { entry, dynamic_shared_bytes: bytes, .. } = kernel;
@@ -225,14 +225,14 @@ impl GpuExecutor {
         Ok(function)
     }
 
-    /// Runs `submit`, which does what `action` says, and waits for it.
+    /// Runs `submit`, an operation called `action`, and waits for it.
     fn run(&self, action: String, submit: impl FnOnce() -> std::result::Result<(), Failure>) -> Result<()> {
         let done = submit().and_then(|()| Ok(self.stream.synchronize()?));
         done.map_err(|failure| self.failed(action, failure, ""))
     }
 
-    /// Makes launches, one for each of `sets` of inputs, ready to be timed: `submit` puts that of a set on the stream, which
-    /// `action` says in words.
+    /// Prepares launches, one per input set, for timing. `submit` enqueues the launch of a set; `action` describes the
+    /// operation.
     fn timed(
         &self,
         sets: usize,
@@ -249,7 +249,7 @@ impl GpuExecutor {
         }
     }
 
-    /// The kernels of a sample that was not freed.
+    /// The kernels of a sample that has not been freed.
     fn timed_kernels(&self, sample: Sample) -> Result<&TimedKernels> {
         let timed = self.timed.get(sample.id).and_then(Option::as_ref);
         timed.ok_or_else(|| Error::Invalid(format!("sample {} was freed or is of another executor", sample.id)))
@@ -262,7 +262,7 @@ impl GpuExecutor {
         })
     }
 
-    /// The allocation of `buffer`, if a copy of `length` bytes fits into it.
+    /// The allocation of `buffer`, if it holds at least `length` bytes.
     fn copyable(&self, buffer: Buffer, length: usize) -> Result<&Allocation> {
         self.enter()?;
         let allocation = self.allocation(buffer)?;
@@ -274,7 +274,7 @@ impl GpuExecutor {
     }
 }
 
-/// The action of `launch`, for messages.
+/// `launch` as an operation, for messages.
 fn running(launch: &Launch<'_>) -> String {
     kernel::running(launch.entry(), launch.blocks(), launch.threads())
 }
@@ -339,8 +339,8 @@ impl Executor for GpuExecutor {
         self.enter()?;
         let (kernel, stream) = (self.forward_kernel(launch)?, self.raw_stream());
         self.run(running(launch), || {
-            // SAFETY: a planned launch is one of tensors in this context's memory, of an entry that takes exactly what is passed,
-            // as its manifest says; the stream is of this context.
+            // SAFETY: a planned launch refers to tensors in this context's memory and to an entry whose parameters, by
+            // its manifest, are exactly the arguments; the stream belongs to this context.
             Ok(unsafe { kernel.launch(launch, stream, true) }?)
         })?;
         Ok(Execution::default())
@@ -382,7 +382,7 @@ impl Executor for GpuExecutor {
 
 impl Drop for GpuExecutor {
     fn drop(&mut self) {
-        // The fields release what they hold in the context of the thread; on a lost context nothing can be released.
+        // The fields release their resources in the thread's current context; a lost context has none to release.
         let _ = CurrentContext::set_current(&self.context);
     }
 }

@@ -1,7 +1,7 @@
-//! The executor on a GPU, and on the simulated driver where there is none.
+//! Tests of the executor on a GPU, or on the simulated driver.
 //!
-//! To run the first part where there is no cargo, carry the test binary of the library there and start it with the
-//! filter `executor::gpu`; with `FA512_REQUIRE_GPU=1` in the environment a missing GPU is a failure.
+//! To run the first kind on a machine without cargo, copy the library's test binary there and run it with the filter
+//! `executor::gpu`. With `FA512_REQUIRE_GPU=1` in the environment, a missing GPU is a failure.
 
 mod on_device;
 mod simulated;
@@ -23,10 +23,10 @@ use crate::error::{Error, Result};
 use crate::executor::{Buffer, Executor};
 use crate::ptx_module::PtxModule;
 
-/// Set to anything, it makes a missing GPU a failure.
+/// If set, a missing GPU is a failure.
 const REQUIRE_GPU: &str = "FA512_REQUIRE_GPU";
 
-/// Starts this test program again for the tests that `filter` selects, with variables of the environment changed.
+/// Runs this test binary again with `filter` and changed environment variables.
 fn run_alone(filter: &str, arguments: &[&str], variables: &[(&str, &OsStr)]) {
     let program = std::env::current_exe().unwrap();
     let filter = format!("{}::{filter}", module_path!().split_once("::").unwrap().1);
@@ -36,7 +36,7 @@ fn run_alone(filter: &str, arguments: &[&str], variables: &[(&str, &OsStr)]) {
     assert!(output.status.success() && !printed.contains(" 0 passed"), "{filter}: {}\n{printed}", output.status);
 }
 
-/// The `CUDA_ERROR_…`, action and detail of an error of the driver.
+/// Code, action and detail of a driver error.
 fn cuda<T>(result: Result<T>) -> (String, String, String) {
     match result {
         Err(Error::Cuda { action, code, detail, .. }) => (code, action, detail),
@@ -58,14 +58,14 @@ fn probe() -> PtxModule {
     PtxModule { file: "probe.ptx".to_owned(), text: include_str!("tests/probe.ptx").into() }
 }
 
-/// `store_byte` of probe.ptx, with `shared` bytes of dynamic shared memory that it does not use.
+/// Launches `store_byte` of probe.ptx, with `shared` bytes of unused dynamic shared memory.
 fn store_byte(gpu: &GpuExecutor, address: u64, value: u32, shared: u32) -> Result<()> {
     let arguments = [Argument::of(&address), Argument::of(&value)];
     let kernel = Kernel { dynamic_shared_bytes: shared, ..store_byte_of(&arguments) };
     run(gpu, &kernel)
 }
 
-/// Runs `kernel`, which is `store_byte`: the arguments are its own where the driver does not refuse them.
+/// Runs `kernel`, which must be `store_byte`. The driver compares the arguments with the parameters.
 fn run(gpu: &GpuExecutor, kernel: &Kernel) -> Result<()> {
     let function = gpu.prepare(kernel)?;
     // SAFETY: the sizes of the arguments were compared with those of the parameters.
@@ -77,13 +77,13 @@ fn store_byte_of<'a>(arguments: &'a [Argument<'a>]) -> Kernel<'a> {
     Kernel { entry: "store_byte", blocks: 1, threads: 32, dynamic_shared_bytes: 0, arguments }
 }
 
-/// A launch for a problem of one row, with its tensors.
+/// A launch for a one-row problem, with its tensors.
 struct Planned {
     launch: Launch<'static>,
     o: Buffer,
 }
 
-/// The variant with the fewest threads that copies through tensor maps, or that does not.
+/// The variant with the fewest threads that has, or does not have, tensor maps.
 fn variant(tensor_maps: bool) -> &'static Variant<'static> {
     let wanted = |variant: &&Variant<'_>| {
         variant.waits_for_previous_grid == tensor_maps && variant.mask == Mask::Full && variant.sequence.accepts(1)
@@ -102,7 +102,8 @@ fn planned(gpu: &mut GpuExecutor, variant: &Variant<'static>) -> Planned {
     Planned { launch, o }
 }
 
-/// PTX with a kernel in the place of `variant` that writes 7 to the first byte of O; it takes `extra` bytes more than it should.
+/// PTX with a substitute for the kernel of `variant`, which writes 7 to the first byte of O and takes `extra` more
+/// bytes than it should.
 fn stand_in(variant: &Variant<'_>, extra: usize) -> PtxModule {
     let (entry, offset) = (variant.entry, offset_of!(ForwardArgs, o));
     let args = size_of::<ForwardArgs>() + extra;
@@ -127,7 +128,7 @@ fn stand_in(variant: &Variant<'_>, extra: usize) -> PtxModule {
     PtxModule { file: format!("{entry}.ptx"), text: text.into() }
 }
 
-/// Runs a kernel that may begin while the one before it ends, which here is none, alone and in a graph.
+/// Runs a kernel with programmatic dependent launch, without a previous kernel, alone and in a graph.
 fn launch_early(gpu: &mut GpuExecutor) {
     let variant = variant(true);
     gpu.load(&stand_in(variant, 0)).unwrap();

@@ -1,4 +1,4 @@
-//! Timing of launches by events.
+//! Times launches with CUDA events.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -11,15 +11,15 @@ use super::graph::Graph;
 use crate::statistics::Samples;
 use crate::timing::{Batch, Protocol};
 
-/// Launches of the first batch of the warm-up are doubled up to this many; the driver queues about a thousand before it
-/// makes the caller wait.
+/// During the warm-up, batches grow up to this many launches; the driver queues about a thousand before it blocks the
+/// caller.
 const MAXIMUM_QUEUED: u32 = 512;
-/// Batches whose submission is timed.
+/// Number of batches whose submission is timed.
 const HOST_BATCHES: usize = 15;
-/// Launches of such a batch.
+/// Launches per such batch.
 const HOST_BATCH: u32 = 32;
 
-/// A graph of calls between two events.
+/// A graph of calls, timed by two events.
 pub struct TimedGraph {
     graph: Graph,
     watch: Stopwatch,
@@ -27,8 +27,8 @@ pub struct TimedGraph {
 }
 
 impl TimedGraph {
-    /// Warms up with the launches that `submit` puts on `stream`, each the next of `input_sets`, and captures as many as a
-    /// sample has.
+    /// Warms up with launches that `submit` enqueues on `stream`, rotating over `input_sets`, and captures a sample's
+    /// number of them.
     pub fn prepare(
         stream: &Stream,
         protocol: &Protocol,
@@ -48,26 +48,26 @@ impl TimedGraph {
         Ok((timed, batch))
     }
 
-    /// Runs the graph once: µs per call.
+    /// Runs the graph once. Returns µs per call.
     pub fn sample(&self, stream: &Stream) -> Result<f64, Failure> {
         let elapsed = self.watch.time(stream, || self.graph.launch(stream))?;
         Ok(elapsed / f64::from(self.calls))
     }
 }
 
-/// Two events.
+/// A pair of events.
 pub struct Stopwatch {
     start: Event,
     stop: Event,
 }
 
 impl Stopwatch {
-    /// Events of the current context.
+    /// Creates the events in the current context.
     pub fn new() -> Result<Self, Failure> {
         Ok(Self { start: Event::new(EventFlags::DEFAULT)?, stop: Event::new(EventFlags::DEFAULT)? })
     }
 
-    /// µs that the device takes for what `submit` puts on `stream`.
+    /// µs of device time of what `submit` enqueues on `stream`.
     pub fn time(&self, stream: &Stream, submit: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
         self.start.record(stream)?;
         submit()?;
@@ -77,7 +77,7 @@ impl Stopwatch {
     }
 }
 
-/// Submits growing batches for as long as `protocol` says; returns µs per call.
+/// Submits growing batches for the time that `protocol` specifies. Returns µs per call.
 fn warm_up(
     watch: &Stopwatch,
     stream: &Stream,
@@ -96,7 +96,7 @@ fn warm_up(
     }
 }
 
-/// µs that the processor takes for submitting one launch to an idle stream: the median over batches.
+/// µs of host time to submit one launch to an idle stream, the median over batches.
 fn host_launch_us(
     stream: &Stream,
     submit_many: &mut impl FnMut(u32) -> Result<(), Failure>,
@@ -108,6 +108,6 @@ fn host_launch_us(
         times.push(started.elapsed().as_secs_f64() * 1e6 / f64::from(HOST_BATCH));
         stream.synchronize()?;
     }
-    // A clock that does not move within a batch gives no positive times.
+    // If the clock does not advance within a batch, there are no positive times.
     Ok(Samples::new(times).ok().map(|times| times.median()))
 }

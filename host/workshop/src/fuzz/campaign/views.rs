@@ -1,4 +1,4 @@
-//! Draws how tensors lie in their buffers.
+//! Draws memory layouts of tensors.
 
 use contract::view::Layout;
 use rand::RngExt;
@@ -7,7 +7,7 @@ use rand::seq::IndexedRandom;
 
 use crate::fuzz::case::{Dimension, View};
 
-/// Contiguous in one layout a third of the time; else every tensor in an order, with gaps and at an offset of its own.
+/// Contiguous in one layout a third of the time, else every tensor with its own order, gaps and offset.
 pub fn draw_views(random: &mut ChaCha8Rng) -> [View; 4] {
     if random.random_range(0..3) == 0 {
         let layout = *[Layout::Bhsd, Layout::Bshd].choose(random).expect("two layouts");
@@ -20,7 +20,7 @@ pub fn draw_views(random: &mut ChaCha8Rng) -> [View; 4] {
     views
 }
 
-/// Puts batch entries one behind the other, as those of a padded batch are: in the layout `[B,S,H,D]`, or with heads outermost.
+/// Places batch entries one after another, as a padded batch needs: in layout `[B,S,H,D]`, or with heads outermost.
 pub fn put_entries_together(view: &mut View) {
     use Dimension::{Batch, Head, Row};
     (view.order, view.padding) = match view.order[0] {
@@ -44,7 +44,7 @@ fn draw_view(random: &mut ChaCha8Rng) -> View {
     let mut chunks = |most: u64| if random.random() { 8 * random.random_range(0..=most) } else { 0 };
     let padding = [chunks(16), chunks(16), chunks(16)];
     let offset = chunks(32);
-    // The two usual layouts are drawn as often as the other four orders together.
+    // The two usual layouts are drawn as often as the other four together.
     let order = if random.random() { ORDERS[random.random_range(0..2)] } else { ORDERS[random.random_range(0..6)] };
     View { order, padding, offset, shared_heads: false }
 }

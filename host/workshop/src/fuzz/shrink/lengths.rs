@@ -1,12 +1,12 @@
-//! Simpler lengths of packed sequences.
+//! Simpler sequence lengths.
 
 use contract::problem::Shape;
 
 use super::smaller;
 use crate::inputs::Lengths;
 
-/// Fewer sequences, then shorter ones, but not none and no empty tensors; where keys have lengths of their own, the simpler kinds
-/// first. Each with the shape that it is of.
+/// Fewer sequences, then shorter ones; at least one sequence, and no empty tensors. If K and V have separate lengths,
+/// simpler kinds come first. Each with its shape.
 pub fn simpler_lengths(shape: Shape, lengths: &Lengths) -> Vec<(Shape, Lengths)> {
     match lengths {
         Lengths::Shared(lengths) => {
@@ -30,7 +30,7 @@ fn simpler_separate(shape: Shape, queries: &[u32], keys: &[u32]) -> Vec<(Shape, 
     shared.into_iter().chain(separate.map(|(queries, keys)| packed(shape, queries, Some(keys)))).flatten().collect()
 }
 
-/// What the entries of a padded batch use; without, all of their room.
+/// Used rows of the entries of a padded batch; `None`: all.
 type Used = Option<Vec<u32>>;
 
 fn simpler_padded(shape: Shape, queries: &Used, keys: &Used) -> Vec<(Shape, Lengths)> {
@@ -53,7 +53,7 @@ fn fewer_entries(shape: Shape, queries: &Used, keys: &Used) -> Vec<(Shape, Lengt
     fewer(&entries).into_iter().map(some).collect()
 }
 
-/// One of both unsaid, or less used of one. What is said of neither would be no padded batch.
+/// One of the two omitted, or fewer rows used in one. Not both omitted: that is no padded batch.
 fn less_used(queries: &Used, keys: &Used) -> Vec<(Used, Used)> {
     let unsaid = match (queries, keys) {
         (Some(_), Some(_)) => vec![(None, keys.clone()), (queries.clone(), None)],
@@ -76,7 +76,7 @@ fn less_room(shape: Shape, queries: &Used, keys: &Used) -> Vec<(Shape, Lengths)>
     of_queries.chain(of_keys).collect()
 }
 
-/// Packed sequences, unless a tensor has no row; without `keys`, with those of the queries.
+/// Packed sequences, unless a tensor would have no row; without `keys`, K and V have the lengths of Q.
 fn packed(shape: Shape, queries: Vec<u32>, keys: Option<Vec<u32>>) -> Option<(Shape, Lengths)> {
     let sequence = queries.iter().sum();
     let kv_sequence = keys.as_ref().map_or(sequence, |keys| keys.iter().sum());
@@ -87,7 +87,7 @@ fn packed(shape: Shape, queries: Vec<u32>, keys: Option<Vec<u32>>) -> Option<(Sh
     (sequence > 0 && kv_sequence > 0).then_some((Shape { batch: 1, sequence, kv_sequence, ..shape }, lengths))
 }
 
-/// Halves of the sequences, then all but one; not none.
+/// Halves of the sequences, then all but one; at least one.
 fn fewer(lengths: &[u32]) -> Vec<Vec<u32>> {
     let count = lengths.len();
     let halves = [&lengths[..count / 2], &lengths[count / 2..]].map(<[u32]>::to_vec);
@@ -95,7 +95,7 @@ fn fewer(lengths: &[u32]) -> Vec<Vec<u32>> {
     halves.into_iter().chain(without).filter(|lengths| !lengths.is_empty()).collect()
 }
 
-/// One sequence shorter, down to none of its rows.
+/// One sequence shorter, down to zero rows.
 fn shorter(lengths: &[u32]) -> Vec<Vec<u32>> {
     let one = |index: usize| {
         let length = lengths[index];

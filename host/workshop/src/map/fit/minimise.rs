@@ -1,15 +1,15 @@
-//! A minimum of a function of a few numbers, by the simplex of Nelder and Mead (1965), which needs no derivatives.
+//! Minimises a function of a few numbers by the simplex method of Nelder and Mead (1965), without derivatives.
 
-/// Searches, each from the best point of the one before.
+/// Number of searches, each starting from the best point of the previous one.
 const SEARCHES: usize = 4;
-/// Steps of a search.
+/// Steps per search.
 const STEPS: usize = 1500;
-/// Sides of the first simplex.
+/// Side of the initial simplex.
 const SIDE: f64 = 0.4;
-/// Values that are nearer to each other than this are equal.
+/// Values closer than this count as equal.
 const EQUAL: f64 = 1e-10;
 
-/// A point near `from` at which `value` is small, and its value there.
+/// A point near `from` that minimises `value`, and its value.
 pub fn minimise<const N: usize>(from: [f64; N], value: impl Fn(&[f64; N]) -> f64) -> ([f64; N], f64) {
     let mut best = (from, value(&from));
     for _ in 0..SEARCHES {
@@ -52,7 +52,7 @@ fn search<const N: usize>(from: ([f64; N], f64), value: &impl Fn(&[f64; N]) -> f
     simplex.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(from)
 }
 
-/// The point at `part` of the way from `one` to `other`.
+/// The point between `one` and `other`, at fraction `part`.
 fn between<const N: usize>(one: &[f64; N], other: &[f64; N], part: f64) -> [f64; N] {
     std::array::from_fn(|index| one[index] + part * (other[index] - one[index]))
 }

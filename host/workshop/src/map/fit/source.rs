@@ -1,4 +1,4 @@
-//! Fitted constants as Rust, as the library ships them.
+//! Writes fitted constants as the Rust source that the library ships.
 
 use std::fmt::Write;
 
@@ -38,7 +38,7 @@ const fn kernel(class: Class, resident: u32, constants: [f64; 7]) -> (KernelClas
 }
 ";
 
-/// The file `cost/shipped.rs` of the contract, with constants for its variants.
+/// The contents of the contract's `cost/shipped.rs`, with constants for its variants.
 pub fn source(fits: &[Fit]) -> String {
     let mut text = HEAD.to_owned();
     for Fit { gpu, architecture, kernels, .. } in fits {

@@ -1,4 +1,4 @@
-//! What holds on any device.
+//! Tests that pass on any device.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::executor::Sample;
 use crate::timing::{Batch, L2, Protocol};
 
-/// An executor, or `None`, with the reason printed, where there is no GPU.
+/// An executor; `None`, with the reason printed, if there is no GPU.
 fn open() -> Option<GpuExecutor> {
     match GpuExecutor::open() {
         Ok(gpu) => Some(gpu),
@@ -143,7 +143,7 @@ fn a_kernel_gets_all_the_shared_memory_there_is() {
     }
 }
 
-/// Whether the driver knows the parameters of a kernel; else a word.
+/// Whether the driver can report a kernel's parameters; prints a note if not.
 fn knows_parameters(gpu: &GpuExecutor) -> bool {
     let version = gpu.device().driver.as_deref().and_then(|version| version.split_once('.'));
     let (major, minor) = version.expect("two numbers");
@@ -182,7 +182,7 @@ fn times_are_of_one_launch() {
     take_a_sample(&mut gpu, &[one.launch, two.launch], two.o, false);
 }
 
-/// Times `launches`, which stand-ins do, the last on O at `o`.
+/// Times `launches` of substitute kernels; the last writes O at `o`.
 pub fn take_a_sample(gpu: &mut GpuExecutor, launches: &[Launch<'_>], o: Buffer, overlap: bool) {
     let protocol = Protocol { warm_up_ms: 1.0, overlap, ..Protocol::new(L2::Warm) };
     let sample = gpu.prepare_sample(launches, &protocol).unwrap().expect("a GPU has times");
@@ -193,7 +193,7 @@ pub fn take_a_sample(gpu: &mut GpuExecutor, launches: &[Launch<'_>], o: Buffer, 
     for _ in 0..5 {
         let started = Instant::now();
         let time = gpu.take_sample(sample).unwrap();
-        // A kernel that writes a byte, on a GPU; a simulation takes what it takes.
+        // Plausible for a kernel that writes a byte, on a GPU; a simulation has no bounds.
         let plausible = if gpu.device().is_simulated() { 0.0..f64::INFINITY } else { 0.1..10_000.0 };
         assert!(plausible.contains(&time), "{time} µs");
         let (all, passed) = (time * f64::from(batch.calls), started.elapsed().as_secs_f64() * 1e6);

@@ -1,4 +1,4 @@
-//! What holds without a GPU: the executor on the simulated driver, on drivers that it stands for, and without any.
+//! Tests without a GPU: the executor on the simulated driver, on fake drivers, and without any driver.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::*;
 /// Name of the simulated GPU.
 const NAME: &str = "ptx-sim GPU 0 (sm_90)";
 
-/// The simulated driver, which cargo puts beside this program; `None`, with a word, where it was carried away from there.
+/// Path of the simulated driver, next to this program; `None`, with a message, if this program was moved away from it.
 fn simulated_driver() -> Option<PathBuf> {
     let library = std::env::current_exe().unwrap().with_file_name("liblibcuda_sim.so");
     let is_there = library.exists();
@@ -18,7 +18,7 @@ fn simulated_driver() -> Option<PathBuf> {
     is_there.then_some(library)
 }
 
-/// Runs a test of this module, or all of those on a device, with the simulated driver.
+/// Runs a test of this module, or all tests of `on_device`, with the simulated driver.
 fn run_simulated(filter: &str, arguments: &[&str], variables: &[(&str, &str)]) {
     let Some(library) = simulated_driver() else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -33,7 +33,7 @@ fn environment(folder: &Path) -> Vec<(&'static str, &OsStr)> {
         ("LD_LIBRARY_PATH", folder.as_os_str()),
         ("CUDA_VISIBLE_DEVICES", "0".as_ref()),
         (REQUIRE_GPU, "1".as_ref()),
-        // Copies are timed with a quarter of it.
+        // Copies are timed with a quarter of this.
         ("PTX_SIM_MEMORY", "64M".as_ref()),
     ]
 }
