@@ -1,4 +1,4 @@
-//! PTX text on its way to a device.
+//! A PTX module as text.
 
 use std::sync::Arc;
 
@@ -7,6 +7,6 @@ use std::sync::Arc;
 pub struct PtxModule {
     /// File name, for messages.
     pub file: String,
-    /// The PTX text, which may be long.
+    /// The PTX text, shared since it may be long.
     pub text: Arc<str>,
 }

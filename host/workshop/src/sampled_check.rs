@@ -1,8 +1,8 @@
-//! Checks some heads of a problem that would take long to check as a whole in f64.
+//! Checks a sample of a problem's heads, for problems that would take long to check completely in f64.
 //!
-//! Heads are computed independently and differ only in their numbers and addresses: a kernel that is right in heads from
-//! all over the grid, and has written every element of all others, is right enough to be timed. `fa512 run` and `fa512
-//! fuzz` check whole problems.
+//! Heads are computed independently and differ only in their numbers and addresses. A kernel that is correct in heads
+//! from all over the grid, and has written every element of all others, is correct enough to be timed. `fa512 run` and
+//! `fa512 fuzz` check whole problems.
 
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -24,7 +24,7 @@ use contract::view::Layout;
 pub struct SampledCheck {
     problem: Problem,
     heads: Vec<Head>,
-    /// Q, K and V of these heads alone, as one batch entry.
+    /// Q, K and V of these heads only, as one batch entry.
     inputs: Inputs,
     reference: Reference,
     bounds: Option<UnitScaleBounds>,
@@ -37,22 +37,22 @@ struct Head {
 }
 
 impl SampledCheck {
-    /// Computes the reference of `count` heads of `inputs`, which were filled by `distribution`: the first, the last, and
-    /// others at random from `seed`; of all heads when there are no more.
+    /// Computes the reference of `count` heads of `inputs`, which were filled by `distribution`: the first, the last,
+    /// and random ones by `seed`; of all heads if there are fewer.
     ///
     /// # Errors
-    /// When the problem of these heads alone is not acceptable, which does not happen when that of `inputs` is.
+    /// When the problem of these heads is not accepted, which cannot happen if that of `inputs` is.
     pub fn new(inputs: &Inputs, distribution: Distribution, count: usize, seed: u64) -> Result<Self> {
         let problem = *inputs.problem();
         let shape = problem.shape();
         let heads = choose(shape, count, seed);
-        // Each with K and V of its own.
+        // Every sampled head has its own K and V.
         let sampled = Shape { batch: 1, heads: heads.len() as u32, kv_heads: heads.len() as u32, ..shape };
         let sampled = Problem::new(sampled, problem.mask(), Layout::Bhsd)?.with_scale(problem.scale())?;
         let sampled = sampled.with_element(problem.element());
         let sampled = sampled.with_window(problem.window()).aligned(problem.alignment());
         let ScoreMod { softcap, alibi, bias } = *problem.score_mod();
-        // Each with slope and bias of its own, too.
+        // Every sampled head has its own slope and bias, too.
         let form = ScoreModForm { softcap, alibi: alibi.map(|_| Slopes::PerHead), bias: bias.map(|_| BiasForm::Hqk) };
         let sampled = sampled.with_score_mod(form.of(sampled.shape()))?;
         let gather = |row: fn(&Inputs, u32, u32, u32) -> &[Bits], group: u32, rows: u32| {
@@ -73,7 +73,7 @@ impl SampledCheck {
         Ok(Self { problem, heads, inputs, reference, bounds })
     }
 
-    /// Compares the sampled heads of `answer`, and counts what was not written in all heads.
+    /// Compares the sampled heads of `answer`, and counts unwritten elements in all heads.
     pub fn judge(&self, answer: &Answer) -> Correctness {
         let report = check::check(&self.inputs, &self.reference, &self.sampled(&answer.outputs), self.bounds);
         let wrong = |comparison: &Comparison| comparison.wrong - comparison.unwritten;
@@ -112,7 +112,7 @@ impl SampledCheck {
         row_of(&outputs.o, self.problem.views().o, self.inputs.columns(), batch, head, index)
     }
 
-    /// Elements of O and LSE that still hold the poison.
+    /// Elements of O and LSE that still hold the fill value.
     fn unwritten(&self, outputs: &Outputs) -> u64 {
         let Shape { batch, heads, sequence, .. } = self.problem.shape();
         let in_head = |at: u64| {
@@ -126,7 +126,7 @@ impl SampledCheck {
     }
 }
 
-/// `count` heads of `shape` in order, the first and the last among them.
+/// `count` heads of `shape`, sorted, including the first and the last.
 fn choose(shape: Shape, count: usize, seed: u64) -> Vec<Head> {
     let total = shape.batch as usize * shape.heads as usize;
     let mut chosen: Vec<usize> = match count.clamp(1, total) {

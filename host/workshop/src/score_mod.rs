@@ -1,21 +1,21 @@
-//! Changes of scores as commands and cases name them, whatever the sizes of a problem.
+//! Score modifications as named by commands and cases, independent of a problem's size.
 
 use contract::args::Strides;
 use contract::problem::{ScoreMod, Shape, Slopes};
 
-/// Which of batch entry, head and query a bias differs by; it always differs by key.
+/// The dimensions along which a bias varies; it always varies by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BiasForm {
     /// `[B,H,S_q,S_k]`.
     Bhqk,
-    /// `[1,H,S_q,S_k]`, as relative positions have it.
+    /// `[1,H,S_q,S_k]`, as for relative positions.
     Hqk,
     /// `[B,1,S_q,S_k]`.
     Bqk,
     /// `[1,1,S_q,S_k]`.
     Qk,
-    /// `[B,1,1,S_k]`, as the padding of keys has it.
+    /// `[B,1,1,S_k]`, as for padding of keys.
     Bk,
 }
 
@@ -34,7 +34,7 @@ impl BiasForm {
         }
     }
 
-    /// Batch entries, heads and queries of such a bias for a problem of `shape`.
+    /// Sizes of such a bias in batch, head and query dimension, for a problem of `shape`.
     pub fn dimensions(self, Shape { batch, heads, sequence, .. }: Shape) -> [u64; 3] {
         let (of_batch, of_heads, of_queries) = match self {
             Self::Bhqk => (batch, heads, sequence),
@@ -46,7 +46,7 @@ impl BiasForm {
         [of_batch, of_heads, of_queries].map(u64::from)
     }
 
-    /// Strides of such a bias without gaps.
+    /// Strides of such a bias, contiguous.
     pub fn strides(self, shape: Shape) -> Strides {
         let [batch, heads, queries] = self.dimensions(shape);
         let row = u64::from(shape.kv_sequence);
@@ -59,35 +59,35 @@ impl BiasForm {
     }
 }
 
-/// What is done to scores, for problems of any sizes.
+/// Score modifications for problems of any size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ScoreModForm {
-    /// The cap of soft-capped scores.
+    /// The softcap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub softcap: Option<f64>,
-    /// Whose ALiBi slopes there are.
+    /// Shape of the ALiBi slopes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alibi: Option<Slopes>,
-    /// What a bias differs by.
+    /// The dimensions along which a bias varies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<BiasForm>,
 }
 
 impl ScoreModForm {
-    /// Leaves scores as they are.
+    /// No score modifications.
     pub const NONE: Self = Self { softcap: None, alibi: None, bias: None };
 
-    /// Whether it leaves scores as they are.
+    /// Whether there are no score modifications.
     pub fn is_none(&self) -> bool {
         *self == Self::NONE
     }
 
-    /// That of a problem of `shape`.
+    /// The score modifications for a problem of `shape`.
     pub fn of(self, shape: Shape) -> ScoreMod {
         ScoreMod { softcap: self.softcap, alibi: self.alibi, bias: self.bias.map(|bias| bias.strides(shape)) }
     }
 
-    /// The options of a command that ask for it.
+    /// The command-line options for it.
     pub fn options(self) -> Vec<String> {
         let softcap = self.softcap.map(|cap| format!("--softcap={cap:e}"));
         let alibi = self.alibi.map(|slopes| format!("--alibi={}", slopes_name(slopes)));
@@ -97,7 +97,7 @@ impl ScoreModForm {
 }
 
 impl std::fmt::Display for ScoreModForm {
-    /// What there is, separated by commas, as in `softcap 50, ALiBi (heads), bias (hqk)`.
+    /// The modifications, separated by commas, such as `softcap 50, ALiBi (heads), bias (hqk)`.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let softcap = self.softcap.map(|cap| format!("softcap {cap}"));
         let alibi = self.alibi.map(|slopes| format!("ALiBi ({})", slopes_name(slopes)));
@@ -107,7 +107,7 @@ impl std::fmt::Display for ScoreModForm {
     }
 }
 
-/// The name of who has ALiBi slopes, as on the command line.
+/// The command-line name of the shape of ALiBi slopes.
 pub const fn slopes_name(slopes: Slopes) -> &'static str {
     match slopes {
         Slopes::PerHead => "heads",

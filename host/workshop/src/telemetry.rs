@@ -1,7 +1,7 @@
 //! Clocks, power, temperature and throttle reasons of the GPU, from NVML.
 //!
-//! NVML comes with the driver; where it is absent, times are recorded without what would make them believable, and the
-//! record says so.
+//! NVML comes with the driver. Without it, times are recorded without this supporting evidence, and the record says
+//! so.
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
@@ -12,15 +12,15 @@ use crate::device::Device;
 use crate::record::{GpuState, Telemetry};
 use crate::statistics::Interval;
 
-/// Throttle reasons that do not affect a measurement: nothing ran, or these clocks were requested.
+/// Throttle reasons that do not affect a measurement: idle, or requested clocks.
 const HARMLESS: ThrottleReasons = ThrottleReasons::GPU_IDLE
     .union(ThrottleReasons::APPLICATIONS_CLOCKS_SETTING)
     .union(ThrottleReasons::DISPLAY_CLOCK_SETTING);
 
-/// The GPUs that NVML lists, as in `0: NVIDIA H200 (GPU-…)`.
+/// The GPUs that NVML lists, such as `0: NVIDIA H200 (GPU-…)`.
 ///
 /// # Errors
-/// When NVML is absent or refuses.
+/// When NVML is missing or fails.
 pub fn gpus() -> Result<Vec<String>, NvmlError> {
     let nvml = Nvml::init()?;
     let describe = |index| {
@@ -40,7 +40,7 @@ enum Source {
     Absent { reason: String },
 }
 
-/// What the GPU did at one moment.
+/// The GPU's state at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
     sm_clock_mhz: u32,
@@ -51,7 +51,7 @@ pub struct Reading {
 }
 
 impl Monitor {
-    /// A monitor of `device`; one without NVML reads nothing.
+    /// A monitor of `device`; without NVML it reads nothing.
     pub fn new(device: &Device) -> Self {
         let source = match (&device.uuid, Nvml::init()) {
             (Some(uuid), Ok(nvml)) => Source::Nvml { nvml: Box::new(nvml), uuid: uuid.clone() },
@@ -61,7 +61,7 @@ impl Monitor {
         Self { source }
     }
 
-    /// The source of its readings, or why there is none.
+    /// The source of its readings, or the reason why there is none.
     pub fn describe(&self) -> Telemetry {
         let (nvml, uuid) = match &self.source {
             Source::Nvml { nvml, uuid } => (nvml, uuid),
@@ -79,7 +79,7 @@ impl Monitor {
         describe().unwrap_or_else(|error| Telemetry::Absent { reason: format!("NVML: {error}") })
     }
 
-    /// Reads once; `None` where NVML is absent or refuses.
+    /// Takes a reading; `None` if NVML is missing or fails.
     pub fn read(&self) -> Option<Reading> {
         let Source::Nvml { nvml, uuid } = &self.source else { return None };
         let device = nvml.device_by_uuid(uuid.as_str()).ok()?;

@@ -1,4 +1,4 @@
-//! How a sample of a time is taken, said once for every contender.
+//! The sampling protocol, shared by all contenders.
 
 use std::num::NonZeroU32;
 
@@ -7,46 +7,46 @@ use serde::{Deserialize, Serialize};
 use crate::device::Device;
 use crate::error::Result;
 
-/// What one sample should take, µs: 2,000 times the resolution of an event (CUDA Driver API, `cuEventElapsedTime`).
+/// Target duration of a sample, µs: 2,000 times the resolution of an event (CUDA Driver API, `cuEventElapsedTime`).
 pub const SAMPLE_US: f64 = 1000.0;
-/// How long a contender runs before its first sample, so that clocks have risen and caches are as they will be, ms.
+/// Warm-up of a contender before its first sample, ms: clocks rise and caches fill.
 pub const WARM_UP_MS: f64 = 20.0;
-/// Most calls of a sample.
+/// Maximum calls per sample.
 pub const MAXIMUM_CALLS: u32 = 2000;
-/// Most sets of inputs, whatever the size of L2.
+/// Maximum number of input sets, whatever the size of L2.
 pub const MAXIMUM_INPUT_SETS: u32 = 256;
 
-/// How a contender takes a sample: calls that follow each other without a pause, each on the next set of inputs, between
-/// two events; the sample is the time between the events over the number of calls.
+/// How a contender takes a sample: back-to-back calls between two events, each on the next input set. The sample is the
+/// time between the events divided by the number of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Protocol {
-    /// How long it runs before the first sample, ms.
+    /// Warm-up before the first sample, ms.
     pub warm_up_ms: f64,
-    /// What a sample should take at least, µs: decides how many calls it has.
+    /// Minimum duration of a sample, µs; determines the number of calls.
     pub sample_us: f64,
     /// What a call finds in L2.
     pub l2: L2,
-    /// Whether a kernel of ours that waits for the one before it by itself may begin while that one ends. Records in which this is
-    /// absent are of kernels that do not.
+    /// Whether our kernels may begin before the previous one ends (programmatic dependent launch). Records without this
+    /// field are of kernels that do not support it.
     #[serde(default)]
     pub overlap: bool,
-    /// Whether it is measured, too, what issuing a call costs the processor.
+    /// Whether to also measure the host time of issuing a call.
     #[serde(default = "yes")]
     pub host_launch: bool,
 }
 
-/// Of records that are older than the choice.
+/// Default for records that are older than the option.
 const fn yes() -> bool {
     true
 }
 
-/// What a call finds in L2.
+/// The state of L2 at the start of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum L2 {
-    /// What the call before left there: calls follow each other on one set of inputs.
+    /// What the previous call left: all calls use one input set.
     Warm,
-    /// Nothing of its inputs: so many sets take turns that together they are twice as large as L2.
+    /// None of its inputs: calls rotate over enough input sets to fill L2 twice.
     Cold {
         /// Size of L2, bytes.
         bytes: u64,
@@ -54,18 +54,18 @@ pub enum L2 {
 }
 
 impl Protocol {
-    /// The usual protocol.
+    /// The default protocol.
     pub fn new(l2: L2) -> Self {
         Self { warm_up_ms: WARM_UP_MS, sample_us: SAMPLE_US, l2, overlap: true, host_launch: true }
     }
 
-    /// The usual protocol on `device`: cold, unless `warm_l2` or where the size of L2 is not known.
+    /// The default protocol on `device`: cold L2, unless `warm_l2` is set or the size of L2 is unknown.
     pub fn on(device: &Device, warm_l2: bool) -> Self {
         let cold = device.l2_bytes.filter(|_| !warm_l2).map(|bytes| L2::Cold { bytes });
         Self::new(cold.unwrap_or(L2::Warm))
     }
 
-    /// Sets of inputs that take turns when one, with its outputs, has `bytes_of_a_set`.
+    /// Number of input sets to rotate over if one, with its outputs, has `bytes_of_a_set` bytes.
     pub fn input_sets(&self, bytes_of_a_set: u64) -> NonZeroU32 {
         let sets = match self.l2 {
             L2::Warm => 1,
@@ -74,32 +74,32 @@ impl Protocol {
         NonZeroU32::new(sets as u32).unwrap_or(NonZeroU32::MIN)
     }
 
-    /// Calls of a sample when a call takes `call_us`: a multiple of `input_sets`, so that every sample is of the same work.
+    /// Calls per sample if a call takes `call_us`: a multiple of `input_sets`, so that every sample does the same work.
     pub fn calls(&self, call_us: f64, input_sets: NonZeroU32) -> u32 {
         let calls = (self.sample_us / call_us).ceil().max(1.0).min(f64::from(MAXIMUM_CALLS)) as u32;
         calls.next_multiple_of(input_sets.get())
     }
 }
 
-/// What a sample is.
+/// The calls of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
-    /// Calls of a sample.
+    /// Calls per sample.
     pub calls: u32,
-    /// Sets of inputs that they rotate over.
+    /// Number of input sets that they rotate over.
     pub input_sets: u32,
-    /// Whether the calls are one CUDA graph.
+    /// Whether the calls are launched as one CUDA graph.
     pub cuda_graph: bool,
-    /// What one call without a graph costs the processor, µs; absent when it was not measured.
+    /// Host time of a call without a graph, µs; absent if not measured.
     pub host_launch_us: Option<f64>,
 }
 
-/// Something that is ready to be timed.
+/// A contender prepared for timing.
 pub trait Sampler {
-    /// What a sample is.
+    /// The calls of a sample.
     fn batch(&self) -> Batch;
 
-    /// Takes one sample: µs per call.
+    /// Takes one sample. Returns µs per call.
     fn sample(&mut self) -> Result<f64>;
 }
 

@@ -1,4 +1,4 @@
-//! What checking a contender's outputs gave, before it was timed.
+//! The result of checking a contender's outputs before timing.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,22 +9,22 @@ pub struct Correctness {
     pub heads_checked: u64,
     /// Heads of the problem.
     pub heads: u64,
-    /// Elements of O and LSE that are outside their bounds.
+    /// Elements of O and LSE outside their tolerance.
     pub wrong_elements: u64,
-    /// Elements that were never written, in all heads.
+    /// Unwritten elements in all heads.
     pub unwritten_elements: u64,
-    /// Largest |ΔO|; absent when an element is not a number and should be one.
+    /// Largest |ΔO|; absent if an element is NaN and should not be.
     pub largest_output_error: Option<f64>,
     /// ‖ΔO‖ / ‖O‖ (Frobenius norms).
     pub output_frobenius: Option<f64>,
-    /// Largest |ΔLSE|; absent when the contender gives no LSE, or one is not a number and should be one.
+    /// Largest |ΔLSE|; absent if the contender returns no LSE, or an element is NaN and should not be.
     pub largest_lse_error: Option<f64>,
-    /// Other errors, as text: changed inputs, writes behind a buffer, a norm over its bound.
+    /// Other errors, as messages: changed inputs, writes past a buffer's end, a norm over its bound.
     pub violations: Vec<String>,
 }
 
 impl Correctness {
-    /// Whether nothing is wrong.
+    /// Whether everything passed.
     pub fn passed(&self) -> bool {
         self.wrong_elements == 0 && self.unwritten_elements == 0 && self.violations.is_empty()
     }

@@ -1,22 +1,22 @@
-//! The machine and what its GPU did meanwhile.
+//! The machine, and the state of its GPU during measurements.
 
 use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
 use crate::statistics::Interval;
 
-/// Where a bench ran.
+/// The machine that a bench ran on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// The GPU.
     pub device: Device,
-    /// What NVML says of it.
+    /// NVML's information about it.
     pub telemetry: Telemetry,
     /// Version of this program.
     pub program_version: String,
-    /// Operating system and processor architecture, as in `linux x86_64`.
+    /// Operating system and processor architecture, such as `linux x86_64`.
     pub platform: String,
-    /// Threads that the machine's processors run.
+    /// Number of hardware threads.
     pub processor_threads: usize,
 }
 
@@ -26,23 +26,23 @@ pub struct Environment {
 pub enum Telemetry {
     /// From NVML.
     Nvml {
-        /// Version of the driver, as in `580.95.05`.
+        /// Driver version, such as `580.95.05`.
         driver_version: String,
-        /// The GPU's identifier, as in `GPU-…`.
+        /// The GPU's identifier, `GPU-…`.
         uuid: String,
-        /// Power that the GPU is limited to, W.
+        /// Power limit of the GPU, W.
         power_limit_watts: Option<f64>,
         /// Highest clock of the multiprocessors, MHz.
         maximum_sm_clock_mhz: Option<u32>,
     },
-    /// Not at all.
+    /// They could not be read.
     Absent {
-        /// The reason, as text.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What the GPU did while a set of samples was taken: ranges over the readings, one after each turn.
+/// The state of the GPU while samples were taken: ranges over the readings, one after each turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuState {
     /// Number of readings.
@@ -55,6 +55,6 @@ pub struct GpuState {
     pub power_watts: Interval,
     /// Temperature, °C.
     pub temperature_celsius: Interval,
-    /// NVML's names of the reasons why clocks were held back, but for those of an idle GPU or a limit that was asked for.
+    /// NVML's names of the throttle reasons, except those for an idle GPU or for requested limits.
     pub throttle_reasons: Vec<String>,
 }

@@ -7,12 +7,12 @@ use crate::document::Format;
 use crate::error::{Error, Result};
 use crate::statistics::agrees;
 
-/// Files that hold a [`BenchRecord`].
+/// The file format of a [`BenchRecord`].
 pub const FORMAT: Format =
     Format { kind: "fa512-bench", version: 3, oldest: 1, name: "bench record", source: "fa512 bench --json FILE" };
 
-/// Requires what `rows` and `pairs` say to follow from their samples. Intervals of ratios may differ by their own width, since another
-/// version may draw other random numbers.
+/// Checks that the summaries in `rows` and `pairs` follow from their samples. Intervals of ratios may differ by their
+/// own width, since another version may draw other random numbers.
 pub fn check(rows: &[Row], pairs: &[Pair], ceilings: &Ceilings) -> std::result::Result<(), String> {
     for row in rows {
         if let Outcome::Measured(measurement) = &row.outcome
@@ -63,7 +63,7 @@ impl BenchRecord {
         check(&self.rows, &self.pairs, &self.ceilings).map_err(|reason| format!("a damaged bench record: {reason}"))
     }
 
-    /// Writes the record to `path`, which is replaced in one step.
+    /// Writes the record to `path`, replacing the file atomically.
     ///
     /// # Errors
     /// As [`Format::save`].

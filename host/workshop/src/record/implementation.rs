@@ -1,4 +1,4 @@
-//! What ran under a contender's name.
+//! The implementation that ran as a contender.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use contract::manifest::CodeGenerator;
 use contract::tile::{Configuration, Unreadable, Written};
 use serde::{Deserialize, Serialize};
 
-/// The code that was measured, exactly.
+/// The exact code that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Implementation {
@@ -26,16 +26,16 @@ pub enum Implementation {
         file: String,
         /// SHA-256 of the file.
         sha256: String,
-        /// The compiler that wrote it.
+        /// The compiler of the PTX.
         code_generator: CodeGenerator,
         /// Commit of its source.
         git_commit: Option<String>,
     },
     /// A function of a library in another process.
     Library {
-        /// What was called, as in `torch.nn.functional.scaled_dot_product_attention (cudnn)`.
+        /// The function called, such as `torch.nn.functional.scaled_dot_product_attention (cudnn)`.
         function: String,
-        /// Versions by name, as in `torch` → `2.11.0`.
+        /// Versions by name, such as `torch` → `2.11.0`.
         versions: BTreeMap<String, String>,
     },
 }
@@ -50,7 +50,7 @@ pub struct Kernel {
     pub config: Configuration,
 }
 
-/// A [`Kernel`] as a record has it.
+/// A [`Kernel`] as in a record.
 #[derive(Deserialize)]
 struct WrittenKernel {
     entry: String,
@@ -66,7 +66,7 @@ impl TryFrom<WrittenKernel> for Kernel {
     }
 }
 
-/// The family of an entry by its name, as in `fa512_sm80_s512_full_128x64`: records of version 1 say it nowhere else.
+/// The family in an entry's name, such as `fa512_sm80_s512_full_128x64`: records of version 1 have it nowhere else.
 fn family(entry: &str) -> Option<Family> {
     entry.split('_').find_map(|word| match word {
         "sm80" => Some(Family::Sm80),
@@ -88,7 +88,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
     }
 
-    /// The kernels of every record in `folder`, as they are written there.
+    /// Collects the kernels of every record in `folder`, as written there.
     fn kernels(folder: &Path, found: &mut Vec<Value>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -124,7 +124,7 @@ mod tests {
                 panic!("{written}: {error}");
             });
             let config = kernel.config;
-            // Maps list configurations alone.
+            // Maps list only configurations.
             if let Some(threads) = written.get("threads") {
                 assert_eq!(config.threads(), *threads, "{written}");
             }

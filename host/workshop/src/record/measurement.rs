@@ -1,4 +1,4 @@
-//! The samples of a contender in a case, and what they say.
+//! The samples of a contender in a case, and their summary.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,28 +11,28 @@ use contract::problem::Shape;
 /// Times of one contender in one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// What checking its outputs gave.
+    /// The result of checking its outputs.
     pub correctness: Correctness,
-    /// What one sample is.
+    /// Calls per sample.
     pub batch: Batch,
     /// Times in µs per call; sample i was taken in turn i.
     pub samples_us: Samples,
-    /// The samples in a few numbers, µs.
+    /// Summary of the samples, µs.
     pub summary_us: Summary,
     /// 10¹² floating-point operations per second at the median, counted as 4·B·H·S²·D, halved for a causal mask.
     pub teraflops: f64,
-    /// That over the highest measured rate of matrix products.
+    /// That rate over the highest measured rate of matrix products.
     pub tensor_utilisation: Option<f64>,
-    /// Bytes of Q, K, V, O and LSE, each moved once, over the time and over the measured copy bandwidth.
+    /// Bytes of Q, K, V, O and LSE, each moved once, per time, over the measured copy bandwidth.
     pub bandwidth_utilisation: Option<f64>,
-    /// What the GPU did meanwhile.
+    /// The state of the GPU meanwhile.
     pub gpu: Option<GpuState>,
-    /// What a reader must know before believing the numbers.
+    /// Reasons to doubt the numbers.
     pub warnings: Vec<Warning>,
 }
 
 impl Measurement {
-    /// Sums up the samples of a contender that passed its check.
+    /// Summarises the samples of a contender that passed its check.
     pub fn new(
         (shape, mask): (Shape, Mask),
         correctness: Correctness,
@@ -58,8 +58,8 @@ impl Measurement {
         }
     }
 
-    /// The first number that does not follow from the samples, of a problem of this kind: its name, what it is here, and what it
-    /// should be.
+    /// The first number that does not follow from the samples of a problem of this kind: its name, its value, and the
+    /// expected value.
     pub fn first_other_than_measured(
         &self,
         problem: (Shape, Mask),
@@ -78,7 +78,7 @@ impl Measurement {
     }
 }
 
-/// What a time means.
+/// Rates that follow from a time.
 struct Rates {
     teraflops: f64,
     tensor_utilisation: Option<f64>,

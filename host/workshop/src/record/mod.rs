@@ -1,4 +1,4 @@
-//! The bench record: what was measured, and everything needed to repeat and to judge it.
+//! The bench record: measurements, and everything needed to reproduce and judge them.
 //!
 //! [`BenchRecord`] is what `fa512 bench --json FILE` writes and what comparing, diagnosing and reporting read. Times are
 //! in µs per call.
@@ -34,51 +34,51 @@ pub use warning::{HIGHEST_TEMPERATURE, LARGEST_VARIATION, LAUNCH_BOUND_US, Warni
 /// One run of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BenchRecord {
-    /// The command line that made it, program first.
+    /// The command line that created it, program first.
     pub command: Vec<String>,
-    /// When it began, in seconds since 1970-01-01 UTC.
+    /// Start time, in seconds since 1970-01-01 UTC.
     pub started_at: u64,
-    /// Where it ran.
+    /// The machine.
     pub environment: Environment,
-    /// What this GPU reached in the same run.
+    /// Peak rates of this GPU in the same run.
     pub ceilings: Ceilings,
-    /// How it was measured.
+    /// The measuring protocol.
     pub protocol: RunProtocol,
-    /// One row for each case and contender.
+    /// One row per case and contender.
     pub rows: Vec<Row>,
-    /// Contenders compared sample by sample, where that was asked for.
+    /// Contenders compared turn by turn, if requested.
     pub pairs: Vec<Pair>,
 }
 
-/// How all rows of a record were measured.
+/// Protocol of all rows of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunProtocol {
-    /// How one contender takes one sample.
+    /// How a contender takes one sample.
     pub timing: Protocol,
-    /// Samples of each contender. In every turn each contender of a case takes one, in random order.
+    /// Samples per contender. In every turn each contender of a case takes one, in random order.
     pub samples: usize,
     /// Seed of the order within turns, and of the bootstrap.
     pub order_seed: u64,
-    /// How Q, K and V were filled.
+    /// Distribution of Q, K and V.
     pub distribution: Distribution,
     /// Seed of Q, K and V.
     pub input_seed: u64,
 }
 
-/// What was computed.
+/// A benchmark case: the problem that is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// B, H, S and D.
     #[serde(flatten)]
     pub shape: Shape,
-    /// Element type of Q, K, V and O; records of version 2 and before are of fp16.
+    /// Element type of Q, K, V and O; fp16 in records of version 2 and older.
     #[serde(default)]
     pub element: Element,
     /// Which keys a query attends to.
     pub mask: Mask,
     /// Order of the tensors' dimensions.
     pub layout: Layout,
-    /// What is done to the scores.
+    /// Score modifications.
     #[serde(default, skip_serializing_if = "ScoreModForm::is_none")]
     pub score_mod: ScoreModForm,
 }
@@ -99,8 +99,8 @@ impl std::fmt::Display for Case {
     }
 }
 
-/// `shape` as on the command line: BxHxS, and xD unless that is 64. Behind H and S, after a slash, what K and V have where that is
-/// something else.
+/// `shape` as on the command line: BxHxS, and xD unless D is 64. After a slash, H and S are followed by the values of K
+/// and V if those differ.
 pub fn sizes(Shape { batch, heads, kv_heads, sequence, kv_sequence, head_dim }: Shape) -> String {
     let with_keys = |queries: u32, keys: u32| match queries == keys {
         true => queries.to_string(),
@@ -117,14 +117,14 @@ impl Case {
     /// The problem, over contiguous tensors.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::error::Error::Invalid) when it is not acceptable.
+    /// [`Error::Invalid`](crate::error::Error::Invalid) when it is not accepted.
     pub fn problem(&self) -> Result<Problem> {
         let problem = Problem::new(self.shape, self.mask, self.layout)?.with_element(self.element);
         Ok(problem.with_score_mod(self.score_mod.of(self.shape))?)
     }
 }
 
-/// What one contender did in one case.
+/// The result of one contender in one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The case.
@@ -132,14 +132,14 @@ pub struct Row {
     pub case: Case,
     /// The contender, as on the command line.
     pub contender: String,
-    /// What ran under that name; absent where it could not be prepared.
+    /// The implementation that ran; absent if it could not be prepared.
     pub implementation: Option<Implementation>,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
 impl Row {
-    /// The measurement, where there is one.
+    /// The measurement, if there is one.
     pub fn measurement(&self) -> Option<&Measurement> {
         match &self.outcome {
             Outcome::Measured(measurement) => Some(measurement),
@@ -153,20 +153,20 @@ impl Row {
     }
 }
 
-/// What came of a contender in a case.
+/// The outcome of a contender in a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum Outcome {
-    /// It was right and was timed.
+    /// It was correct and was timed.
     Measured(Box<Measurement>),
     /// It was wrong and therefore not timed.
     Wrong {
-        /// How wrong.
+        /// In what way.
         correctness: Correctness,
     },
     /// It could not run this case here.
     NotRun {
-        /// The reason, as text.
+        /// The reason.
         reason: String,
     },
 }
@@ -188,7 +188,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Compares `first` with `second`, rows of one case and run; `None` unless both were measured.
+    /// Compares `first` with `second`, rows of the same case and run; `None` unless both were measured.
     pub fn new(first: &Row, second: &Row, bootstrap: &Bootstrap) -> Option<Self> {
         let samples = [first.measurement()?, second.measurement()?].map(|measurement| &measurement.samples_us);
         let [first_us, second_us] = samples;
@@ -201,7 +201,7 @@ impl Pair {
         })
     }
 
-    /// The same pair by the samples of `rows`, with an interval of few resamples; `None` where they do not have both.
+    /// The same pair recomputed from `rows`, with an interval from few resamples; `None` if one of the two is missing.
     fn measured_again(&self, rows: &[Row]) -> Option<Self> {
         const RESAMPLES: usize = 1000;
         let row = |contender: &str| {

@@ -1,11 +1,11 @@
-//! What must be known besides a record's numbers.
+//! Remarks on a record's numbers.
 
 use std::collections::BTreeMap;
 
 use super::{BenchRecord, Outcome, Row};
 
 impl BenchRecord {
-    /// Every warning and every reason why a contender has no times, as text, with the rows that it concerns.
+    /// Every warning, and every reason why a contender has no times, with the rows that it concerns.
     pub fn remarks(&self) -> BTreeMap<String, Vec<String>> {
         let mut remarks: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut remark = |what: String, row: &Row| {

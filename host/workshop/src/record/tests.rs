@@ -19,7 +19,7 @@ pub fn record(samples_us: Vec<f64>) -> BenchRecord {
     record_under(samples_us, ceilings)
 }
 
-/// [`record`] of a run that measured no ceilings.
+/// [`record`] of a run without ceilings.
 pub fn record_without_ceilings(samples_us: Vec<f64>) -> BenchRecord {
     record_under(samples_us, Ceilings::default())
 }

@@ -1,4 +1,4 @@
-//! What a reader must know before believing a measurement.
+//! Reasons to doubt a measurement.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,14 +6,14 @@ use super::GpuState;
 use crate::statistics::Summary;
 use crate::timing::Batch;
 
-/// Samples that vary more than this are not to be trusted.
+/// Coefficient of variation above which samples are not trustworthy.
 pub const LARGEST_VARIATION: f64 = 0.12;
-/// A GPU that is hotter than this, in °C, lowers its clocks soon.
+/// Temperature in °C above which a GPU is likely to lower its clocks.
 pub const HIGHEST_TEMPERATURE: f64 = 80.0;
-/// A call shorter than this, in µs, takes about as long to launch as to run.
+/// Time in µs below which a call takes about as long to launch as to run.
 pub const LAUNCH_BOUND_US: f64 = 10.0;
 
-/// A circumstance that makes a measurement less believable, or its number mean something else than it seems to.
+/// A circumstance that makes a measurement less reliable, or changes what it means.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "warning", rename_all = "snake_case")]
 pub enum Warning {
@@ -36,7 +36,7 @@ pub enum Warning {
     LaunchBound {
         /// Median, µs.
         median_us: f64,
-        /// What a launch without a CUDA graph costs the processor, µs.
+        /// Host time of a launch without a CUDA graph, µs.
         host_launch_us: Option<f64>,
     },
 }

@@ -2,7 +2,7 @@
 
 use crate::record::{BenchRecord, Case, Row};
 
-/// The cases of `record` in the order of their first rows.
+/// The cases of `record` in order of their first rows.
 pub fn distinct(record: &BenchRecord) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for row in &record.rows {
@@ -13,7 +13,7 @@ pub fn distinct(record: &BenchRecord) -> Vec<Case> {
     cases
 }
 
-/// The rows of `case` that were measured, with their medians in µs, the fastest first.
+/// The measured rows of `case` with their medians in µs, fastest first.
 pub fn by_speed(record: &BenchRecord, case: Case) -> Vec<(&Row, f64)> {
     let rows = record.rows.iter().filter(|row| row.case == case);
     let mut rows: Vec<_> = rows.filter_map(|row| Some((row, row.measurement()?.summary_us.median))).collect();

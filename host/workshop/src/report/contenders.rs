@@ -1,4 +1,4 @@
-//! The contenders of a page: each looks the same in all its plots.
+//! The contenders of a page; each has the same style in all plots.
 
 use super::content::LegendEntry;
 use super::plot::{self, Style};
@@ -23,12 +23,12 @@ impl Contenders {
         Self { names }
     }
 
-    /// How `contender` is drawn.
+    /// The style of `contender`.
     pub fn style(&self, contender: &str) -> Style {
         Style::nth(self.names.iter().position(|name| name == contender).unwrap_or(0))
     }
 
-    /// Marker and name of every contender that `record` holds.
+    /// Marker and name of every contender in `record`.
     pub fn legend(&self, record: &BenchRecord) -> Result<Vec<LegendEntry>> {
         let here = self.names.iter().filter(|&name| record.rows.iter().any(|row| row.contender == *name));
         here.map(|name| Ok(LegendEntry { marker: plot::marker(self.style(name))?, name: name.clone() })).collect()

@@ -1,33 +1,33 @@
-//! What a page consists of: sections of blocks, with text, plots and tables.
+//! The content of a page: sections of blocks of text, plots and tables.
 
 use super::plot::Plot;
 
-/// What the table of contents lists.
+/// A section, listed in the table of contents.
 pub struct Section {
-    /// Name within the page, as in `record-1`.
+    /// Anchor within the page, such as `record-1`.
     pub id: String,
     /// Heading.
     pub title: String,
-    /// Parts, the first usually without a heading.
+    /// Blocks, the first usually without a heading.
     pub blocks: Vec<Block>,
 }
 
-/// A part of a section; what is empty is left out.
+/// A block of a section; empty parts are left out.
 #[derive(Default)]
 pub struct Block {
     /// Heading.
     pub title: Option<String>,
-    /// What all comes down to, in a sentence or two.
+    /// The conclusion, in a sentence or two.
     pub verdict: Option<String>,
-    /// A plot as wide as the page, below the text.
+    /// A full-width plot, below the text.
     pub wide_plot: Option<WidePlot>,
     /// Paragraphs.
     pub text: Vec<String>,
-    /// What must be known before believing the rest.
+    /// Warnings about the rest.
     pub warnings: Vec<Notice>,
     /// Names and values.
     pub facts: Vec<(&'static str, String)>,
-    /// What the markers of the plots mean.
+    /// The legend of the plots.
     pub legend: Vec<LegendEntry>,
     /// Plots.
     pub plots: Vec<Plot>,
@@ -35,24 +35,24 @@ pub struct Block {
     pub tables: Vec<Table>,
 }
 
-/// Something to know before believing the rest.
+/// A warning.
 pub struct Notice {
-    /// What it is.
+    /// The warning itself.
     pub what: String,
     /// What to do about it.
     pub advice: Option<String>,
-    /// What it is about.
+    /// The rows that it concerns.
     pub place: Option<String>,
 }
 
 impl Notice {
-    /// One with advice.
+    /// A notice with advice.
     pub fn new(what: String, advice: &str) -> Self {
         Self { what, advice: Some(advice.into()), place: None }
     }
 }
 
-/// A plot that is drawn twice, for wide screens and for narrow ones.
+/// A plot drawn twice, for wide and for narrow screens.
 pub struct WidePlot {
     /// What it shows.
     pub caption: String,
@@ -64,7 +64,7 @@ pub struct WidePlot {
     pub narrow: String,
 }
 
-/// The marker of a contender.
+/// A legend entry: the marker of a contender.
 pub struct LegendEntry {
     /// SVG.
     pub marker: String,
@@ -85,16 +85,16 @@ pub struct Table {
 /// A cell of a table.
 #[derive(Default)]
 pub struct Cell {
-    /// What people read.
+    /// The displayed text.
     pub text: String,
-    /// The number behind it, for programs.
+    /// Its number, for programs.
     pub value: Option<f64>,
-    /// Whether it stands out as the best of its kind.
+    /// Whether it is highlighted as the best of its kind.
     pub best: bool,
 }
 
 impl Cell {
-    /// A number as `format` writes it; a dash for what is none, as a ratio to 0.
+    /// A number written by `format`; a dash if it is not finite, such as a ratio to 0.
     pub fn number(value: f64, format: impl Fn(f64) -> String) -> Self {
         if !value.is_finite() {
             return Self::from("–");

@@ -1,10 +1,10 @@
-//! Drawings whose parts have the names of tones of the palette as their classes.
+//! Drawings whose parts have palette tones as CSS classes.
 
 use std::fmt::Write;
 
 use super::plot::Tone;
 
-/// A drawing without colours, which the page that it is on gives it, or [`Drawing::standing_alone`].
+/// A drawing without colours: the page provides them, or [`Drawing::standing_alone`].
 pub struct Drawing {
     /// Width, in pixels.
     pub width: f64,
@@ -17,7 +17,7 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// The SVG, with `head` before all else.
+    /// The SVG, with `head` as its first content.
     pub fn svg(&self, head: &str) -> String {
         let Self { width, height, text, body } = self;
         format!(
@@ -26,7 +26,7 @@ impl Drawing {
         )
     }
 
-    /// The SVG with a title and the colours of its `tones`, for light pages and dark ones.
+    /// A stand-alone SVG with a title and the colours of its `tones`, for light and dark backgrounds.
     pub fn standing_alone<'a>(&self, title: &str, tones: impl Iterator<Item = &'a Tone> + Clone) -> String {
         let mut head = format!("<title>{}</title>\n", escaped(title));
         let rules = |pick: fn(&Tone) -> &'static str| -> String {
@@ -38,7 +38,7 @@ impl Drawing {
     }
 }
 
-/// A line of text around the height `y`.
+/// A line of text, vertically centred at `y`.
 pub fn put(body: &mut String, (x, y): (f64, f64), attributes: &str, words: &str) {
     let _ = writeln!(
         body,
@@ -47,7 +47,7 @@ pub fn put(body: &mut String, (x, y): (f64, f64), attributes: &str, words: &str)
     );
 }
 
-/// `words` as text of XML.
+/// `words` escaped for XML.
 pub fn escaped(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

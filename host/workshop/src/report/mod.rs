@@ -1,9 +1,9 @@
-//! One HTML page from what the other commands recorded: times, their distributions, the roofline, counters, verdicts and
-//! the machine, as plots with a table beside each.
+//! Makes one HTML page from the records of other commands: times, distributions, roofline, counters, verdicts and the
+//! machine, as plots with a table for each.
 //!
-//! The page stands alone: no scripts, nothing fetched, plots as inline SVG. [`Report`] holds the sources, the files in
-//! `section/` turn them into the content that `content.rs` describes, those in `plot/` draw, and `page.rs` puts all of it
-//! on a page.
+//! The page is self-contained: no scripts, nothing fetched, plots as inline SVG. [`Report`] holds the sources,
+//! `section/` turns them into the content defined in `content.rs`, `plot/` draws, and `page.rs` renders everything into
+//! a page.
 
 mod cases;
 mod contenders;

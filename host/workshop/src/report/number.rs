@@ -1,11 +1,11 @@
-//! Numbers as people read them.
+//! Formats numbers for display.
 
 /// A time in µs, with two decimals.
 pub fn microseconds(time: f64) -> String {
     format!("{time:.2}")
 }
 
-/// A part of 1 in per cent.
+/// A fraction in per cent.
 pub fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
@@ -15,12 +15,12 @@ pub fn ratio(ratio: f64) -> String {
     if (0.1..1000.0).contains(&ratio) { format!("{ratio:.3}") } else { format!("{ratio:.2e}") }
 }
 
-/// From one number to another, both as `format` writes them.
+/// A range, both ends written by `format`.
 pub fn range(low: f64, high: f64, format: impl Fn(f64) -> String) -> String {
     format!("{}–{}", format(low), format(high))
 }
 
-/// A mark of an axis whose marks are `gap` apart: as short as tells it from the next.
+/// A tick label of an axis whose ticks are `gap` apart, as short as possible while distinct.
 pub fn tick(value: f64, gap: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
@@ -34,7 +34,7 @@ pub fn tick(value: f64, gap: f64) -> String {
     }
 }
 
-/// `text`, cut to at most `length` characters.
+/// `text`, truncated to at most `length` characters.
 pub fn shortened(text: &str, length: usize) -> String {
     match text.char_indices().nth(length) {
         None => text.to_owned(),

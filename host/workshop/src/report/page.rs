@@ -1,4 +1,4 @@
-//! The page as its template needs it.
+//! Renders the page from its template.
 
 use askama::Template;
 
@@ -9,7 +9,7 @@ use super::section;
 use super::source::Report;
 use crate::error::{Error, Result};
 
-/// A whole page.
+/// The data of the page's template.
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page {

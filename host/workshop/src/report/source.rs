@@ -1,4 +1,4 @@
-//! What a page is made of: the parts that it reads of other commands' JSON.
+//! The sources of a page: the parts of other commands' JSON that it reads.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::map::record::Map;
 use crate::ncu::Profile;
 use crate::record::{BenchRecord, Case};
 
-/// What a page is made of; each part may be empty.
+/// The sources of a page; each may be empty.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Measurements.
+    /// Bench records.
     pub records: Vec<Named<BenchRecord>>,
     /// Maps.
     pub maps: Vec<Named<Map>>,
@@ -31,30 +31,30 @@ pub struct Report {
     pub campaigns: Vec<Named<Campaign>>,
 }
 
-/// Something with the name that it has on the page.
+/// Content with its name on the page.
 #[derive(Clone, Debug)]
 pub struct Named<T> {
-    /// The name, as of its file.
+    /// The name, from its file.
     pub name: String,
     /// The thing.
     pub content: T,
 }
 
-/// What `fa512 run --device sim --json` prints.
+/// Output of `fa512 run --device sim --json`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Simulation {
-    /// Whether nothing was wrong.
+    /// Whether it passed.
     pub passed: bool,
     /// Name of the entry.
     pub variant: String,
-    /// Where it came from.
+    /// The PTX that it came from.
     pub ptx: Ptx,
-    /// What it computed.
+    /// The problem that it computed.
     pub problem: Case,
-    /// What the simulator counted.
+    /// The simulator's counters.
     #[serde(deserialize_with = "counted")]
     pub counters: ptx_sim::Counters,
-    /// What it found.
+    /// The simulator's findings.
     pub findings: Vec<IgnoredAny>,
 }
 
@@ -69,10 +69,10 @@ pub struct Ptx {
     pub git_commit: Option<String>,
 }
 
-/// What `fa512 fuzz --json` prints.
+/// Output of `fa512 fuzz --json`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Campaign {
-    /// Whether everything that was planned was run, and passed.
+    /// Whether everything planned was run, and passed.
     pub passed: bool,
     /// Seed of the cases.
     pub seed: u64,
@@ -82,7 +82,7 @@ pub struct Campaign {
     pub git_commit: Option<String>,
     /// Cases run.
     pub cases: u64,
-    /// Cases in which nothing was wrong.
+    /// Cases without failures.
     pub passed_cases: u64,
     /// Results by distribution of the inputs.
     pub distributions: Vec<CampaignRow>,
@@ -93,46 +93,46 @@ pub struct Campaign {
 /// The cases of one distribution.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CampaignRow {
-    /// How the inputs were filled.
+    /// Distribution of the inputs.
     pub distribution: Distribution,
     /// Cases run.
     pub cases: u64,
-    /// Cases in which nothing was wrong.
+    /// Cases without failures.
     pub passed: u64,
-    /// The largest errors; absent when no case wrote outputs.
+    /// Quantiles of the largest errors; absent if no case wrote outputs.
     pub worst: Option<CampaignWorst>,
 }
 
 /// Quantiles over cases of the largest error of a case, in units of its tolerance.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct CampaignWorst {
-    /// Half of the cases.
+    /// The median.
     pub median: Option<f64>,
-    /// 95 of 100 cases.
+    /// The 95th percentile.
     pub p95: Option<f64>,
-    /// All cases; absent when infinite.
+    /// The maximum; absent if infinite.
     pub maximum: Option<f64>,
 }
 
 /// A case that failed.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CampaignFailure {
-    /// What repeats it.
+    /// The command that reproduces it.
     pub command: String,
 }
 
 impl Simulation {
-    /// Reads what `fa512 run --device sim --json` printed.
+    /// Reads the output of `fa512 run --device sim --json`.
     ///
     /// # Errors
-    /// As [`document::Format::load`], and when it was not the simulator that ran.
+    /// As for [`document::Format::load`], and when the run was not in the simulator.
     pub fn load(path: &Path) -> Result<Self> {
         document::RUN.load(path)
     }
 }
 
 impl Campaign {
-    /// Reads what `fa512 fuzz --json` printed.
+    /// Reads the output of `fa512 fuzz --json`.
     ///
     /// # Errors
     /// As [`document::Format::load`].
@@ -141,7 +141,7 @@ impl Campaign {
     }
 }
 
-/// Counters, which a run on a GPU does not have.
+/// Counters, which a run on a GPU lacks.
 fn counted<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<ptx_sim::Counters, D::Error> {
     Option::deserialize(deserializer)?
         .ok_or_else(|| D::Error::custom("nothing was counted; expected what `fa512 run --device sim --json` prints"))

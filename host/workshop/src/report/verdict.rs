@@ -1,4 +1,4 @@
-//! Who is the fastest in a record, by how much, and in how many of its cases.
+//! Which contender of a record is the fastest, by how much, and in how many cases.
 
 use super::cases;
 use crate::record::{BenchRecord, Case, Pair};
@@ -9,13 +9,13 @@ struct Lead {
     case: Case,
     first: String,
     second: String,
-    /// Time of the second over that of the first.
+    /// The second's time over the first's.
     ratio: f64,
     interval: Interval,
 }
 
 impl Lead {
-    /// Whether the first is told apart from the second.
+    /// Whether the difference is significant.
     fn decided(&self) -> bool {
         self.interval.low > 1.0
     }
@@ -29,7 +29,7 @@ impl Lead {
     }
 }
 
-/// What the times of a record come down to.
+/// The verdict on a record.
 pub struct Verdict {
     leads: Vec<Lead>,
     leader: Option<String>,
@@ -43,12 +43,12 @@ impl Verdict {
             cases::distinct(record).into_iter().filter_map(|case| lead(record, case, &bootstrap)).collect();
         let wins = |name: &str| leads.iter().filter(|lead| lead.decided() && lead.first == name).count();
         let names = record.rows.iter().map(|row| &row.contender);
-        // Of several with as many cases, the first of the record: max_by_key would take the last.
+        // Ties go to the first in the record: max_by_key would take the last.
         let leader = names.rev().max_by_key(|name| wins(name)).filter(|name| wins(name) > 0).cloned();
         Self { leads, leader }
     }
 
-    /// Who is the fastest in most cases.
+    /// The contender that is fastest in most cases.
     pub fn leader(&self) -> Option<&str> {
         self.leader.as_deref()
     }
@@ -90,7 +90,7 @@ fn part(count: usize, of: usize) -> String {
     }
 }
 
-/// The cases in which another contender is the fastest, or none is.
+/// The cases in which another contender is the fastest, or none clearly is.
 fn rest(others: &[&Lead]) -> String {
     let (lost, open): (Vec<&Lead>, Vec<&Lead>) = others.iter().copied().partition(|lead| lead.decided());
     let mut parts: Vec<String> = lost.iter().map(|lead| format!("{} is {}", lead.first, lead.words())).collect();

@@ -1,4 +1,4 @@
-//! Bootstrap intervals: how far a median, or the ratio of two, would move if the measurement were repeated.
+//! Bootstrap intervals: how far a median, or the ratio of two, would vary if the measurement were repeated.
 
 use std::num::NonZeroUsize;
 
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::Samples;
 use super::samples::quantile;
 
-/// Resamples of an interval.
+/// Number of resamples per interval.
 pub const RESAMPLES: usize = 10_000;
 /// Probability that an interval covers the true value.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Resamples that share a stream of random numbers, the unit of parallel work.
+/// Resamples that share a random stream, the unit of parallel work.
 const RESAMPLES_PER_STREAM: usize = 500;
 
 /// A closed interval.
@@ -33,14 +33,14 @@ impl Interval {
         (self.low..=self.high).contains(&value)
     }
 
-    /// Whether both may be intervals of the same samples by other random numbers: their ends differ by at most the width of `other`,
-    /// or a thousandth where the samples are nearly alike.
+    /// Whether both may be intervals of the same samples from different random numbers: their ends differ by at most
+    /// the width of `other`, or by a thousandth if the samples are nearly equal.
     pub fn is_near(&self, other: &Self) -> bool {
         let most = (other.high - other.low).max(1e-3 * other.high.abs());
         self.low <= self.high && (self.low - other.low).abs() <= most && (self.high - other.high).abs() <= most
     }
 
-    /// Whether no value lies in both.
+    /// Whether the intervals are disjoint.
     pub fn is_apart_from(&self, other: &Self) -> bool {
         self.high < other.low || other.high < self.low
     }
@@ -65,12 +65,12 @@ impl Bootstrap {
         Self { seed, resamples: RESAMPLES, block: None }
     }
 
-    /// The same with another number of resamples, at least 1.
+    /// The same bootstrap with another number of resamples, at least 1.
     pub fn with_resamples(self, resamples: usize) -> Self {
         Self { resamples: resamples.max(1), ..self }
     }
 
-    /// The same with blocks of `block` samples; 1 takes samples to be independent.
+    /// The same bootstrap with blocks of `block` samples; 1 assumes independent samples.
     pub fn with_blocks_of(self, block: NonZeroUsize) -> Self {
         Self { block: Some(block), ..self }
     }
@@ -85,7 +85,7 @@ impl Bootstrap {
         })
     }
 
-    /// The interval of median(`numerator`) / median(`denominator`) of samples that were measured independently.
+    /// The interval of median(`numerator`) / median(`denominator`) for independent measurements.
     pub fn ratio_of_medians(&self, numerator: &Samples, denominator: &Samples) -> Interval {
         let [numerator, denominator] = [numerator, denominator].map(Samples::in_order);
         self.interval(|random, scratch| {
@@ -98,9 +98,8 @@ impl Bootstrap {
         })
     }
 
-    /// The interval of median(`numerator`) / median(`denominator`) of samples that were measured in turns: sample i of
-    /// one belongs to sample i of the other, and what disturbs a turn disturbs both. Samples without a partner are left
-    /// out.
+    /// The interval of median(`numerator`) / median(`denominator`) for samples taken in the same turns: sample i of one
+    /// is paired with sample i of the other, since disturbances of a turn affect both. Unpaired samples are dropped.
     pub fn paired_ratio_of_medians(&self, numerator: &Samples, denominator: &Samples) -> Interval {
         let turns = numerator.count().min(denominator.count());
         let [numerator, denominator] = [numerator, denominator].map(|samples| &samples.in_order()[..turns]);
@@ -113,12 +112,13 @@ impl Bootstrap {
         })
     }
 
-    /// Samples of a block: ∛n unless given, the order that minimises the error of the variance (Hall, Horowitz & Jing 1995).
+    /// Samples per block: ∛n unless given, the order that minimises the error of the variance (Hall, Horowitz & Jing
+    /// 1995).
     fn block_length(&self, count: usize) -> usize {
         self.block.map_or((count as f64).cbrt().round() as usize, NonZeroUsize::get)
     }
 
-    /// The percentile interval of what `statistic` computes from random numbers and working space.
+    /// The percentile interval of `statistic`, which gets random numbers and scratch space.
     fn interval(&self, statistic: impl Fn(&mut ChaCha8Rng, &mut Vec<f64>) -> f64 + Sync) -> Interval {
         let streams = self.resamples.div_ceil(RESAMPLES_PER_STREAM);
         let mut statistics: Vec<f64> = (0..streams)
@@ -138,18 +138,18 @@ impl Bootstrap {
     }
 }
 
-/// First samples of the blocks of one resample.
+/// Start indices of the blocks of one resample.
 fn block_starts(random: &mut ChaCha8Rng, count: usize, block: usize) -> impl Iterator<Item = usize> {
     (0..count.div_ceil(block)).map(move |_| random.random_range(0..count))
 }
 
-/// The median of as many values as there are, taken from the blocks at `starts`.
+/// The median of a resample of the same size, from the blocks at `starts`.
 fn resampled_median(values: &[f64], starts: impl Iterator<Item = usize>, block: usize, scratch: &mut Vec<f64>) -> f64 {
     scratch.clear();
     for start in starts {
         let end = start + block;
         scratch.extend_from_slice(&values[start..end.min(values.len())]);
-        // Blocks wrap around the end, those that are longer than all values more than once.
+        // Blocks wrap around the end, several times if longer than the values.
         let mut rest = end.saturating_sub(values.len());
         while rest > 0 {
             scratch.extend_from_slice(&values[..rest.min(values.len())]);
@@ -171,7 +171,7 @@ mod tests {
     use crate::statistics::summary::tests::scattered;
     use rand_distr::{Distribution, StandardNormal};
 
-    /// One that takes samples to be independent, as SciPy does.
+    /// A bootstrap that assumes independent samples, as SciPy does.
     fn independent(resamples: usize) -> Bootstrap {
         Bootstrap::new(3).with_resamples(resamples).with_blocks_of(NonZeroUsize::MIN)
     }
@@ -209,7 +209,7 @@ mod tests {
         (0..count).map(|_| next()).collect()
     }
 
-    /// Share of 1,000 tries in which `interval` contains 1.
+    /// Fraction of 1,000 trials in which `interval` contains 1.
     fn coverage(mut interval: impl FnMut(&mut ChaCha8Rng) -> Interval) -> f64 {
         let mut random = ChaCha8Rng::seed_from_u64(5);
         (0..1000).filter(|_| interval(&mut random).contains(1.0)).count() as f64 / 1000.0

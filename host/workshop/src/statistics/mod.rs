@@ -1,6 +1,6 @@
 //! Statistics of measured times: order statistics, bootstrap intervals, effect size and rank test.
 //!
-//! Times of a kernel are skewed and have outliers, so everything here rests on order and not on a normal distribution.
+//! Times of a kernel are skewed and have outliers, so all statistics are based on order, not on a normal distribution.
 
 mod bootstrap;
 mod rank_test;

@@ -1,19 +1,19 @@
-//! Do two sets of samples differ, and by how much: Mann-Whitney U and Cliff's δ.
+//! Whether two sets of samples differ, and by how much: Mann-Whitney U and Cliff's δ.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::Samples;
 
-/// Up to so many samples in both sets together, and without ties, the p-value is exact.
+/// Total number of samples up to which the p-value is exact, if there are no ties.
 const EXACT_UP_TO: usize = 40;
 
-/// How the values of one set rank among those of another.
+/// Rank comparison of two sets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankTest {
-    /// Mann-Whitney's U: pairs in which the first set's value is larger, ties counted half.
+    /// Mann-Whitney U: number of pairs in which the first set's value is larger, ties counted half.
     pub u: f64,
-    /// Probability, were both sets drawn from one distribution, of a U at least as far from n₁n₂/2 (two-sided).
+    /// Two-sided p-value: probability of a U at least as far from n₁n₂/2 if both sets come from one distribution.
     pub p_value: f64,
     /// Cliff's δ, −1 to 1: P(first > second) − P(first < second).
     pub cliffs_delta: f64,
@@ -38,7 +38,7 @@ impl RankTest {
     }
 }
 
-/// The values of two sets in one order.
+/// The joint ranking of two sets.
 struct Ranking {
     /// Sum of the first set's ranks, counted from 1; equal values share the mean of their ranks.
     rank_sum: f64,
@@ -74,14 +74,14 @@ fn approximate_p_value(u: f64, n1: f64, n2: f64, ties: f64) -> f64 {
     2.0 * Normal::standard().sf(distance / deviation)
 }
 
-/// Twice the share of the orders of `n1` and `n2` values whose U is `u` or more, for `u` of at least n₁n₂/2.
+/// Twice the fraction of orders of `n1` and `n2` values whose U is at least `u`, for `u` of at least n₁n₂/2.
 fn exact_p_value(u: usize, n1: usize, n2: usize) -> f64 {
     let orders = orders_by_u(n1, n2);
     let extreme: f64 = orders[u..].iter().sum();
     (2.0 * extreme / orders.iter().sum::<f64>()).min(1.0)
 }
 
-/// How many orders of `n1` and `n2` different values have each U: the coefficients of the Gaussian binomial,
+/// The number of orders of `n1` and `n2` distinct values with each U: the coefficients of the Gaussian binomial,
 /// Π (1 − x^(n₂+i)) / (1 − xⁱ) for i from 1 to n₁. They are integers below 2⁵³ for up to 40 values.
 fn orders_by_u(n1: usize, n2: usize) -> Vec<f64> {
     let mut coefficients = vec![0.0; n1 * n2 + 1];

@@ -1,10 +1,10 @@
-//! Numbers that statistics can be computed of.
+//! Sets of samples and their order statistics.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// At least one positive, finite number in the order of measurement.
+/// One or more positive, finite numbers in the order of measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<f64>", into = "Vec<f64>")]
 pub struct Samples {
@@ -98,7 +98,7 @@ impl From<Samples> for Vec<f64> {
     }
 }
 
-/// [`Samples::quantile`] of numbers that are `sorted` and at least one.
+/// [`Samples::quantile`] of `sorted`, which is not empty.
 pub(super) fn quantile(sorted: &[f64], fraction: f64) -> f64 {
     let position = fraction.clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[position.floor() as usize], sorted[position.ceil() as usize]);

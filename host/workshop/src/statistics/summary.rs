@@ -1,10 +1,10 @@
-//! What a set of samples comes down to.
+//! Summary of a set of samples.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Bootstrap, Interval, Samples};
 
-/// A set of samples in a few numbers, in the samples' unit.
+/// Summary of a set of samples, in their unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Number of samples.
@@ -43,8 +43,8 @@ impl Summary {
         }
     }
 
-    /// The first number that is not that of `samples`: its name, what it is here, and what it should be. Intervals, which are
-    /// random, need only hold the median.
+    /// The first number that does not follow from `samples`: its name, its value, and the expected value. Intervals are
+    /// random and only have to contain the median.
     pub fn first_other_than(&self, samples: &Samples) -> Option<(&'static str, f64, f64)> {
         let Interval { low, high } = self.median_interval;
         let pairs = [
@@ -63,7 +63,7 @@ impl Summary {
     }
 }
 
-/// Whether a number of a record is the one that was computed again from its samples, but for rounding.
+/// Whether a stored number equals the recomputed one, up to rounding.
 pub fn agrees(stored: f64, actual: f64) -> bool {
     const ROUNDING: f64 = 1e-9;
     (stored - actual).abs() <= ROUNDING * actual.abs()

@@ -1,4 +1,4 @@
-//! Panels of squares, with axes and a legend.
+//! Draws panels of squares, with axes and a legend.
 
 use std::fmt::Write;
 use std::ops::RangeInclusive;
@@ -10,20 +10,20 @@ use crate::report::drawn::{Drawing, escaped, put};
 use crate::report::number::{microseconds, ratio};
 use crate::report::plot::HEAT;
 
-/// Ratios at which one tone ends and the next begins.
+/// Ratios that separate the tones.
 const ENDS: [f64; HEAT.len() - 1] = [0.75, 0.9, 1.0, 1.15, 1.33, 1.65, 2.0];
-/// Height of a panel, in times of its width.
+/// Height of a panel relative to its width.
 const HEIGHT: f64 = 0.75;
-/// Sides of a square, pixels: from many points to few.
+/// Side length of a square in pixels, from many points to few.
 const SIDES: RangeInclusive<f64> = 5.0..=24.0;
-/// Between parts, in times of the size of the text.
+/// Spacing between parts, relative to the text size.
 const SPACE: f64 = 0.6;
 
-/// Sizes of a drawing, in pixels.
+/// Dimensions of a drawing, in pixels.
 pub struct Geometry {
     width: f64,
     text: f64,
-    /// Panels beside each other, and entries of the legend.
+    /// Number of panels side by side, and of legend entries side by side.
     columns: (usize, usize),
 }
 
@@ -34,9 +34,9 @@ pub const WIDE: Geometry = Geometry { width: 1160.0, text: 14.0, ..DOCUMENT };
 /// For a page on a phone.
 pub const NARROW: Geometry = Geometry { width: 360.0, text: 14.0, columns: (1, 3) };
 
-/// Draws those of `standings` that have a peer; `None` when none has.
+/// Draws the points of `standings` that have a peer; `None` if there are none.
 pub fn draw(standings: &[Standing], geometry: &Geometry) -> Option<Drawing> {
-    // The lowest last, so that no other square hides them.
+    // Lowest ratio last, so that no other square hides it.
     let points: Vec<_> = by_ratio(standings).into_iter().rev().collect();
     let axes = Axes::of(&points)?;
     let panels = [Mask::Full, Mask::Causal].map(|mask| {
@@ -59,7 +59,7 @@ pub fn draw(standings: &[Standing], geometry: &Geometry) -> Option<Drawing> {
     Some(Drawing { width, height, text, body })
 }
 
-/// Logarithms to base 2 of the ends of both axes.
+/// Binary logarithms of the ends of both axes.
 #[derive(Clone, Copy)]
 struct Axes {
     heads: (f64, f64),
@@ -95,17 +95,17 @@ struct Panel {
 }
 
 impl Panel {
-    /// The side of each of so many squares in a panel of this width.
+    /// Side length of each of `points` squares in a panel of this width.
     fn side(width: f64, points: usize) -> f64 {
         (0.8 * width * (HEIGHT / points as f64).sqrt()).clamp(*SIDES.start(), *SIDES.end())
     }
 
-    /// Of a panel with its texts.
+    /// Height of a panel including its text.
     fn height(width: f64, text: f64) -> f64 {
         HEIGHT * width + 5.0 * text
     }
 
-    /// Where the middles of squares are: left, top, width, height.
+    /// The area of the squares' centres: left, top, width, height.
     fn field(&self) -> (f64, f64, f64, f64) {
         let (before, behind, above) = (4.0 * self.text, 1.5 * self.text, 2.0 * self.text);
         let (width, height) = (self.width - before - behind - self.side, HEIGHT * self.width - self.side);
@@ -130,7 +130,7 @@ impl Panel {
         }
     }
 
-    /// Marks at each fourth power of two, and names.
+    /// Ticks at every fourth power of two, and axis names.
     fn draw_axes(&self, body: &mut String) {
         let (left, top, width, height) = self.field();
         let text = self.text;
@@ -161,7 +161,7 @@ impl Panel {
     }
 }
 
-/// A point in words.
+/// Description of a point.
 fn said(of_peer: f64, standing: &Standing) -> String {
     let (peer, peer_us) = standing.peer.unwrap_or_default();
     format!(
@@ -174,7 +174,7 @@ fn said(of_peer: f64, standing: &Standing) -> String {
     )
 }
 
-/// What the tones mean, below `top`; says where it ends.
+/// Draws the legend of the tones below `top`, and returns where it ends.
 fn legend(body: &mut String, (width, top): (f64, f64), text: f64, columns: usize) -> f64 {
     put(body, (SPACE * text, top + text), "", "The best peer's time over ours:");
     let entry = width / columns as f64;

@@ -8,10 +8,10 @@ use crate::map::record::Map;
 use crate::map::summary::standings;
 pub(super) use drawing::{NARROW, WIDE, draw};
 
-/// The image of `map` for documents, which stands alone on light and on dark pages.
+/// The image of `map` for documents, for light and dark backgrounds.
 ///
 /// # Errors
-/// [`Error::Invalid`] when no point has a peer's time beside ours.
+/// [`Error::Invalid`] when no point has a peer's time.
 pub fn svg(map: &Map) -> Result<String> {
     let standings = standings(map);
     let drawing = draw(&standings, &drawing::DOCUMENT).ok_or_else(|| {
@@ -37,7 +37,7 @@ mod tests {
         point
     }
 
-    /// Classes of the squares with what they say.
+    /// Class and description of each square.
     fn squares(svg: &str) -> Vec<(String, String)> {
         let document = Document::parse(svg).expect("XML");
         let squares = document.descendants().filter(|node| node.has_tag_name("rect") && node.has_children());

@@ -1,4 +1,4 @@
-//! Axes with marks at round numbers.
+//! Axes with ticks at round numbers.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 
 use crate::report::number::tick;
 
-/// Most marks that fit on an axis.
+/// Maximum number of ticks on an axis.
 const MOST_MARKS: usize = 6;
-/// Part of the axis that stays free at either end.
+/// Fraction of the axis left free at each end.
 const MARGIN: f64 = 0.05;
 
-/// A linear or logarithmic axis. As a coordinate it takes positions, which are values or their logarithms.
+/// A linear or logarithmic axis. Coordinates on it are positions: values, or their logarithms.
 #[derive(Clone)]
 pub struct Axis {
     /// What it shows, with its unit.
@@ -19,37 +19,37 @@ pub struct Axis {
     logarithmic: bool,
     /// Ends, as positions.
     pub ends: (f64, f64),
-    /// Marks, as positions with their labels.
+    /// Ticks: positions and labels.
     pub marks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// A linear axis on which all of `values` lie.
+    /// A linear axis that covers `values`.
     pub fn linear(name: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = wide_enough(extent(values), |low, _| 0.01 * low.abs().max(1.0));
         Self::new(name, false, padded(low, high))
     }
 
-    /// A linear axis from 0 on which all of `values` lie, which are not negative.
+    /// A linear axis from 0 that covers `values`, which are not negative.
     pub fn from_zero(name: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
         let (_, high) = extent(values);
         let high = if high > 0.0 { high } else { 1.0 };
         Self::new(name, false, (0.0, high * (1.0 + MARGIN)))
     }
 
-    /// A logarithmic axis on which all of `values` lie, which are positive.
+    /// A logarithmic axis that covers `values`, which are positive.
     pub fn logarithmic(name: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = extent(values.into_iter().map(f64::log10));
         let (low, high) = wide_enough((low, high), |_, _| 0.1);
         Self::new(name, true, padded(low, high))
     }
 
-    /// An axis without marks for rows that follow each other downwards: row i extends from i to i + 1.
+    /// An axis without ticks for rows from top to bottom: row i extends from i to i + 1.
     pub fn of_rows(count: usize) -> Self {
         Self { name: "", logarithmic: false, ends: (count as f64, 0.0), marks: Vec::new() }
     }
 
-    /// The same with marks at `values` instead, but for those that are too many.
+    /// The same axis with ticks at `values`, as far as they fit.
     pub fn with_marks_at(mut self, values: &[f64]) -> Self {
         let step = values.len().div_ceil(MOST_MARKS).max(1);
         let gap = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(f64::INFINITY, f64::min);
@@ -63,7 +63,7 @@ impl Axis {
         if self.logarithmic { value.log10() } else { value }
     }
 
-    /// The label of the mark nearest to `position`.
+    /// The label of the tick nearest to `position`.
     fn label(&self, position: f64) -> String {
         let distance = |mark: &&(f64, String)| (mark.0 - position).abs();
         let nearest = self.marks.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
@@ -107,7 +107,7 @@ fn extent(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     if low <= high { (low, high) } else { (0.0, 1.0) }
 }
 
-/// Ends that differ, by `least` to either side if need be.
+/// Widens equal ends by `least` to each side.
 fn wide_enough((low, high): (f64, f64), least: impl Fn(f64, f64) -> f64) -> (f64, f64) {
     let least = least(low, high);
     if high - low > least * 1e-6 { (low, high) } else { (low - least, high + least) }
@@ -127,7 +127,7 @@ fn linear_marks((low, high): (f64, f64)) -> Vec<f64> {
     (first..).map(|index| index as f64 * step).take_while(|&mark| mark <= high).take(MOST_MARKS).collect()
 }
 
-/// Powers of ten, with 2 and 5 or 3 times these where they fit; marks of a linear axis where there are fewer than two.
+/// Powers of ten, with their multiples 2 and 5, or 3, if they fit; linear ticks if there would be fewer than two.
 fn logarithmic_marks((low, high): (f64, f64)) -> Vec<f64> {
     let within = |factors: &[f64]| -> Vec<f64> {
         let powers = low.floor() as i32..=high.ceil() as i32;

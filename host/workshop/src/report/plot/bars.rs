@@ -9,15 +9,15 @@ use crate::statistics::Interval;
 
 /// One bar.
 pub struct Bar {
-    /// What it stands for.
+    /// Its label.
     pub label: Label,
-    /// Its length, not negative.
+    /// Its length; not negative.
     pub value: f64,
-    /// How uncertain that is.
+    /// Its uncertainty.
     pub interval: Option<Interval>,
     /// How it is drawn.
     pub style: Style,
-    /// Whether its marker is at its end.
+    /// Whether a marker is drawn at its end.
     pub marked: bool,
 }
 

@@ -8,18 +8,18 @@ use super::axis::Axis;
 use super::palette::{AXIS, GRID, INK, Style};
 use crate::error::{Error, Result};
 
-/// Width of every plot, in units that are about half a pixel where two plots share a screen, and a third on a phone.
+/// Width of every plot, in units of about half a pixel if two plots share a screen, and a third on a phone.
 pub const WIDTH: u32 = 1040;
 /// Height of an axis with its name.
 pub const AXIS_HEIGHT: u32 = 96;
 /// Size of texts.
 const TEXT: u32 = 34;
-/// Half the width of what a marker's own image shows.
+/// Half the width of a marker's own image.
 const MARKER: i32 = 12;
 
-/// An area to draw in.
+/// A drawing area.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// What drawing comes to.
+/// Result of drawing.
 pub type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 /// A chart whose coordinates are positions on its axes.
 pub type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
@@ -48,12 +48,12 @@ fn image(size: (u32, u32), paint: impl FnOnce(&Area) -> Drawn) -> Result<String>
     Ok(svg)
 }
 
-/// A text that starts, or ends, at its point and hangs below it.
+/// Style of text whose start or end is at its point, hanging below it.
 pub fn text(position: HPos) -> TextStyle<'static> {
     TextStyle::from(("sans-serif", TEXT).into_font()).color(&INK).pos(Pos::new(position, VPos::Top))
 }
 
-/// A chart with marks and names of axes; an axis `y` without marks takes no room.
+/// A chart with ticks and axis names; a `y` axis without ticks takes no room.
 pub fn chart<'a, 'b>(
     area: &'a Area<'b>,
     x: &Axis,

@@ -1,4 +1,4 @@
-//! Distributions of samples, below each other.
+//! Distributions of samples, one below another.
 
 use super::axis::Axis;
 use super::canvas::{line, polygon};
@@ -12,7 +12,7 @@ const BINS: usize = 60;
 
 /// The samples of one row.
 pub struct Distribution<'a> {
-    /// What they are of.
+    /// The label of the row.
     pub label: Label,
     /// The samples.
     pub samples: &'a Samples,
@@ -20,7 +20,8 @@ pub struct Distribution<'a> {
     pub style: Style,
 }
 
-/// The SVG of histograms of the samples' differences from their own medians, in per cent: each as high as its row.
+/// The SVG of histograms of each row's samples relative to their median, in per cent. Each histogram fills its row's
+/// height.
 pub fn histograms(distributions: Vec<Distribution>) -> Result<String> {
     let deviations: Vec<Vec<f64>> = distributions.iter().map(|row| deviations(row.samples)).collect();
     let x = Axis::linear("difference from the contender’s own median, %", deviations.iter().flatten().copied());
@@ -40,7 +41,7 @@ fn deviations(samples: &Samples) -> Vec<f64> {
     samples.in_order().iter().map(|sample| 100.0 * (sample / median - 1.0)).collect()
 }
 
-/// Steps as high as the bins, from `base` up to `top` for the fullest.
+/// A step outline of the histogram, from `base` up to `top` for the fullest bin.
 fn outline(values: &[f64], (low, high): (f64, f64), base: f64, top: f64) -> Vec<(f64, f64)> {
     let mut counts = [0u32; BINS];
     for value in values {

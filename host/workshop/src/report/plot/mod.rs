@@ -1,4 +1,4 @@
-//! Plots as SVG that takes its colours from the page: light, dark or printed.
+//! Plots as SVG in the page's colours: light, dark or printed.
 
 mod axis;
 mod bars;
@@ -19,11 +19,11 @@ pub use roofline::{Point, Roofline, roofline};
 pub use rows::Label;
 pub use time::{Line, lines};
 
-/// A plot with what stands for it where it is not seen.
+/// A plot with its text alternatives.
 pub struct Plot {
     /// What it shows.
     pub caption: String,
-    /// The same for a screen reader, with the numbers' range.
+    /// The same for a screen reader, with the range of the numbers.
     pub description: String,
     /// SVG.
     pub svg: String,

@@ -2,7 +2,7 @@
 
 use plotters::style::RGBColor;
 
-/// A colour of the plots: the page's style replaces its key by what suits its background.
+/// A colour of the plots. The page's style replaces its key by a colour that suits the background.
 pub struct Tone {
     /// Name of the style variable.
     pub name: &'static str,
@@ -19,8 +19,8 @@ const fn tone(name: &'static str, key: &'static str, rgb: RGBColor, light: &'sta
     Tone { name, key, rgb, light, dark }
 }
 
-/// Tones of axes and texts, then those of contenders: the hues of Okabe & Ito's palette, which people with any colour
-/// vision tell apart, at a contrast of at least 3:1 to either background.
+/// Tones of axes and text, then those of contenders: the hues of Okabe & Ito's palette, distinguishable with any colour
+/// vision, with a contrast of at least 3:1 to both backgrounds.
 pub const PALETTE: [Tone; 10] = [
     tone("plot-ink", "#010000", RGBColor(1, 0, 0), "#1b1f24", "#e6e9ed"),
     tone("plot-axis", "#020000", RGBColor(2, 0, 0), "#6b7480", "#8b95a1"),
@@ -34,7 +34,7 @@ pub const PALETTE: [Tone; 10] = [
     tone("plot-sky", "#56B4E9", RGBColor(0x56, 0xB4, 0xE9), "#2f8cc4", "#a5dcff"),
 ];
 
-/// Tones of ratios, from far below 1 to far above: warm ones where we lose, blue ones where we lead by more than a little.
+/// Tones of ratios, from far below 1 to far above: warm if we are slower, blue if we are clearly faster.
 pub const HEAT: [Tone; 8] = [
     tone("heat-1", "#A33200", RGBColor(0xA3, 0x32, 0x00), "#a33200", "#ff6a2b"),
     tone("heat-2", "#E06A1C", RGBColor(0xE0, 0x6A, 0x1C), "#e06a1c", "#f0924f"),
@@ -46,16 +46,16 @@ pub const HEAT: [Tone; 8] = [
     tone("heat-8", "#0B4F8A", RGBColor(0x0B, 0x4F, 0x8A), "#0b4f8a", "#a8dbff"),
 ];
 
-/// Texts.
+/// Colour of text.
 pub const INK: RGBColor = PALETTE[0].rgb;
-/// Axes and limits.
+/// Colour of axes and limits.
 pub const AXIS: RGBColor = PALETTE[1].rgb;
-/// Grid lines.
+/// Colour of grid lines.
 pub const GRID: RGBColor = PALETTE[2].rgb;
-/// The first tone of a contender.
+/// Index of the first contender tone.
 const CONTENDERS: usize = 3;
 
-/// Outlines of markers around (0, 0), within 10 units of it.
+/// Outlines of markers, within 10 units of (0, 0).
 const MARKERS: [&[(i32, i32)]; 8] = [
     &[(0, -9), (5, -8), (8, -5), (9, 0), (8, 5), (5, 8), (0, 9), (-5, 8), (-8, 5), (-9, 0), (-8, -5), (-5, -8)],
     &[(-8, -8), (8, -8), (8, 8), (-8, 8)],
@@ -85,14 +85,14 @@ const MARKERS: [&[(i32, i32)]; 8] = [
 pub struct Style {
     /// Its colour.
     pub colour: RGBColor,
-    /// Name of that in the palette.
+    /// Name of the colour's tone in the palette.
     pub tone: &'static str,
     /// Outline of its marker, in units of the plot.
     pub marker: &'static [(i32, i32)],
 }
 
 impl Style {
-    /// The style of the contender with this index; colour and marker together repeat after 56.
+    /// The style of contender number `index`; combinations of colour and marker repeat after 56.
     pub fn nth(index: usize) -> Self {
         let tones = &PALETTE[CONTENDERS..];
         let tone = &tones[index % tones.len()];

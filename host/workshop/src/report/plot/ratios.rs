@@ -1,4 +1,4 @@
-//! Ratios of times with their intervals, beside 1.
+//! Ratios of times with their intervals, relative to 1.
 
 use super::axis::Axis;
 use super::canvas::{line, markers};
@@ -7,12 +7,12 @@ use super::rows::{BOTTOM, Label, MIDDLE, TOP, rows};
 use crate::error::Result;
 use crate::statistics::Interval;
 
-/// Beyond this the axis is logarithmic.
+/// Range beyond which the axis is logarithmic.
 const WIDEST_LINEAR: f64 = 4.0;
 
 /// A ratio.
 pub struct Ratio {
-    /// Of what.
+    /// The label of the row.
     pub label: Label,
     /// The ratio.
     pub ratio: f64,
@@ -22,7 +22,7 @@ pub struct Ratio {
     pub style: Style,
 }
 
-/// The SVG of `ratios`; those that are no positive numbers are left out.
+/// The SVG of `ratios`; those that are not positive numbers are left out.
 pub fn ratios(ratios: Vec<Ratio>) -> Result<String> {
     let drawable = |row: &Ratio| [row.ratio, row.interval.low, row.interval.high].iter().all(|value| *value > 0.0);
     let ratios: Vec<_> = ratios.into_iter().filter(drawable).collect();

@@ -1,4 +1,4 @@
-//! The roofline (Williams, Waterman & Patterson 2009): reached operations per second against operations per byte.
+//! The roofline (Williams, Waterman & Patterson 2009): achieved operations per second against operations per byte.
 
 use super::axis::Axis;
 use super::canvas::{chart, line, markers, svg};
@@ -7,10 +7,10 @@ use crate::error::Result;
 
 /// Height of the plot.
 const HEIGHT: u32 = 620;
-/// Room left and right of the points, as a factor.
+/// Margin left and right of the points, as a factor.
 const ROOM: f64 = 3.0;
 
-/// What one contender reached in one case.
+/// The performance of one contender in one case.
 pub struct Point {
     /// Operations per byte of inputs and outputs.
     pub intensity: f64,
@@ -20,7 +20,7 @@ pub struct Point {
     pub style: Style,
 }
 
-/// The measured limits; at least one is there.
+/// The measured limits, at least one.
 #[derive(Clone, Copy)]
 pub struct Roofline {
     /// 10¹² bytes per second.
@@ -30,13 +30,13 @@ pub struct Roofline {
 }
 
 impl Roofline {
-    /// The rate that is possible at `intensity`.
+    /// The attainable rate at `intensity`.
     pub fn limit(&self, intensity: f64) -> f64 {
         let memory = self.terabytes_per_second.map_or(f64::INFINITY, |rate| rate * intensity);
         memory.min(self.teraflops.unwrap_or(f64::INFINITY))
     }
 
-    /// The intensity from which on the tensor cores are the limit.
+    /// The intensity from which the tensor cores are the limit.
     pub fn ridge(&self) -> Option<f64> {
         Some(self.teraflops? / self.terabytes_per_second?)
     }

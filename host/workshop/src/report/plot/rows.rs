@@ -1,5 +1,5 @@
-//! Plots of one row for each of several things: its name and its number above what is drawn for it, so that long names
-//! need no room beside it.
+//! Plots with one row per item. Name and number are above the row's drawing, so that long names need no room beside
+//! it.
 
 use plotters::element::Text;
 use plotters::style::text_anchor::HPos;
@@ -11,25 +11,25 @@ use crate::report::number::shortened;
 
 /// Height of a row.
 const ROW: u32 = 84;
-/// Room for drawing within a row, as parts of its height from above.
+/// Upper end of a row's drawing, as a fraction of its height from above.
 pub const TOP: f64 = 0.52;
-/// Its lower end.
+/// Lower end of a row's drawing.
 pub const BOTTOM: f64 = 0.94;
-/// Its middle.
+/// Middle of a row's drawing.
 pub const MIDDLE: f64 = (TOP + BOTTOM) / 2.0;
 /// Characters that fit above a row.
 const CHARACTERS: usize = 55;
 
-/// What stands above a row.
+/// The text above a row.
 pub struct Label {
-    /// At the left.
+    /// Text on the left.
     pub name: String,
-    /// At the right.
+    /// Text on the right.
     pub value: String,
 }
 
-/// The SVG of rows with these labels over the axis `x`; `paint` draws into the chart, in which row i extends from i to
-/// i + 1 downwards.
+/// The SVG of rows with these labels over axis `x`. `paint` draws into the chart, in which row i extends from i to i +
+/// 1, downwards.
 pub fn rows(labels: &[Label], x: &Axis, paint: impl FnOnce(&mut Chart) -> Drawn) -> Result<String> {
     let count = labels.len().max(1);
     let height = ROW * count as u32 + AXIS_HEIGHT + 12;

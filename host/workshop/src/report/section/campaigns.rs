@@ -1,9 +1,9 @@
-//! Fuzzing: how many random problems passed, and how close to their tolerances they came.
+//! Fuzz campaigns: how many random problems passed, and how close to their tolerances the results are.
 
 use crate::report::content::{Block, Cell, Notice, Section, Table};
 use crate::report::source::{Campaign, CampaignRow, Named};
 
-/// The section of all campaigns, where there are any.
+/// The section of all campaigns, if there are any.
 pub fn campaigns(campaigns: &[Named<Campaign>]) -> Option<Section> {
     let blocks = campaigns.iter().map(|Named { name, content }| block(name, content)).collect();
     let title = "Random problems against f64".into();

@@ -1,4 +1,4 @@
-//! Verdicts on two records.
+//! Comparisons of two records.
 
 use crate::compare::{Change, ComparedRow, Comparison, Evidence, Ground};
 use crate::error::Result;
@@ -10,7 +10,7 @@ use crate::report::source::Named;
 const HEADER: [&str; 8] =
     ["case and contender", "verdict", "new µs", "old µs", "new / old", "95 % interval", "Cliff’s δ", "p"];
 
-/// The section of all comparisons, where there are any.
+/// The section of all comparisons, if there are any.
 pub fn comparisons(comparisons: &[Named<Comparison>]) -> Result<Option<Section>> {
     if comparisons.is_empty() {
         return Ok(None);

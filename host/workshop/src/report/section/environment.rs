@@ -1,4 +1,4 @@
-//! What is needed to repeat a record and to judge it: the machine, the protocol, the code that ran.
+//! What is needed to reproduce and judge a record: the machine, the protocol, the implementations.
 
 use crate::record::{BenchRecord, GpuState, Implementation, Kernel, Row, Telemetry};
 use crate::report::content::{Block, Cell, Table};
@@ -6,7 +6,7 @@ use crate::report::number::date;
 use crate::statistics::Interval;
 use crate::timing::L2;
 
-/// The environment, and what ran under each contender's name.
+/// The environment, and the implementation of each contender.
 pub fn blocks(record: &BenchRecord) -> [Block; 2] {
     let environment =
         Block { title: Some("Environment and protocol".into()), facts: facts(record), ..Block::default() };
@@ -67,7 +67,7 @@ fn l2(l2: L2) -> String {
     }
 }
 
-/// What ran, once for each different implementation of a contender.
+/// The distinct implementations of each contender.
 fn implementations(record: &BenchRecord) -> Table {
     let mut rows: Vec<[String; 4]> = Vec::new();
     for row in &record.rows {
@@ -105,7 +105,7 @@ fn described(contender: &str, implementation: &Implementation) -> [String; 4] {
     [contender.to_owned(), code, from, commit]
 }
 
-/// What the GPU did, once for each different state.
+/// The distinct states of the GPU.
 fn telemetry(record: &BenchRecord) -> Table {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for row in &record.rows {

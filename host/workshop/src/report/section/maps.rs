@@ -7,10 +7,10 @@ use crate::report::heat::{NARROW, WIDE, draw};
 use crate::report::number::{date, microseconds, ratio};
 use crate::report::source::Named;
 
-/// Points of a table of the worst.
+/// Number of worst points in a table.
 const WORST: usize = 20;
 
-/// The section of all maps, where there are any.
+/// The section of all maps, if there are any.
 pub fn maps(maps: &[Named<Map>]) -> Option<Section> {
     let blocks = maps.iter().map(|Named { name, content }| block(name, content)).collect();
     (!maps.is_empty()).then_some(Section { id: "maps".into(), title: "Maps".into(), blocks })
@@ -102,7 +102,7 @@ fn misjudged(standings: &[Standing]) -> Table {
     }
 }
 
-/// A row of a point: its case, a ratio, our time, another time, two names.
+/// The cells of a point: its case, a ratio, our time, another time, two names.
 fn cells(standing: &Standing, of_times: f64, other_us: f64, names: [&str; 2]) -> Vec<Cell> {
     let times = [standing.ours_us, other_us].map(|us| Cell::number(us, microseconds));
     let first = [Cell::from(standing.case.to_string()), Cell::number(of_times, ratio)];

@@ -1,4 +1,4 @@
-//! A record at a glance: the verdict, all times, warnings, medians, and how times grow with the sequence.
+//! Overview of a record: verdict, all times, warnings, medians, and times against sequence length.
 
 use crate::error::Result;
 use crate::record::{BenchRecord, Case, Outcome, Row};
@@ -11,7 +11,7 @@ use crate::report::speed::{self, Entry};
 use crate::report::verdict::Verdict;
 use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 
-/// The verdict, the times, what was measured, warnings and medians; then the plots against S, where there is more than one S.
+/// Verdict, times, cases, warnings and medians; then plots against S, if there are several.
 pub fn blocks(record: &BenchRecord, contenders: &Contenders) -> Result<Vec<Block>> {
     let legend = contenders.legend(record)?;
     let what = format!(
@@ -47,7 +47,7 @@ pub fn blocks(record: &BenchRecord, contenders: &Contenders) -> Result<Vec<Block
     Ok([first, warnings, medians].into_iter().chain(times).collect())
 }
 
-/// The times of all cases, in times of the leader's.
+/// The times of all cases, relative to the leader's.
 fn speed_plot(record: &BenchRecord, contenders: &Contenders, verdict: &Verdict) -> Option<WidePlot> {
     let mut entries: Vec<Entry> = Vec::new();
     for row in record.rows.iter().filter(|row| row.measurement().is_some()) {
@@ -70,7 +70,7 @@ fn speed_plot(record: &BenchRecord, contenders: &Contenders, verdict: &Verdict) 
     })
 }
 
-/// A row for each case and a column for each contender.
+/// A table with a row per case and a column per contender.
 fn medians(record: &BenchRecord) -> Table {
     let mut names: Vec<&str> = Vec::new();
     for row in &record.rows {
@@ -103,7 +103,7 @@ fn median_cell(row: Option<&Row>, fastest: Option<f64>) -> Cell {
     }
 }
 
-/// A plot for each combination of all but S that was measured at more than one S.
+/// A plot for each combination of other parameters that was measured with several S.
 fn time_plots(record: &BenchRecord, contenders: &Contenders) -> Result<Vec<Plot>> {
     let mut groups: Vec<Case> = Vec::new();
     for case in cases::distinct(record) {

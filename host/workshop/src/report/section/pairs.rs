@@ -1,10 +1,10 @@
-//! Contenders that were compared sample by sample within a record.
+//! Contenders compared turn by turn within a record.
 
 use crate::record::{BenchRecord, Pair};
 use crate::report::content::{Block, Cell, Table};
 use crate::report::number::{range, ratio};
 
-/// A table of the ratios of all pairs, where there are any.
+/// A table of the ratios of all pairs, if there are any.
 pub fn block(record: &BenchRecord) -> Option<Block> {
     if record.pairs.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! Launches under ncu: what the kernel used, and what its warps waited for.
+//! Launches under ncu: utilisations and warp stalls.
 
 use crate::error::Result;
 use crate::ncu::Profile;
@@ -7,7 +7,7 @@ use crate::report::number::{microseconds, percent, shortened};
 use crate::report::plot::{Bar, Label, Plot, Style, bars};
 use crate::report::source::Named;
 
-/// The section of all profiles, where there are any.
+/// The section of all profiles, if there are any.
 pub fn profiles(profiles: &[Named<Profile>]) -> Result<Option<Section>> {
     if profiles.is_empty() {
         return Ok(None);
@@ -21,7 +21,7 @@ fn block(name: &str, profile: &Profile) -> Result<Block> {
     facts.extend(profile.case.map(|case| ("Case", case.to_string())));
     facts.extend(profile.device.clone().map(|device| ("Device", device)));
     facts.push(("Launch", format!("grid {}, block {}", profile.grid, profile.block)));
-    // The list of metrics alone is longer than all else on the page.
+    // The list of metrics alone would be longer than the rest of the page.
     let words: Vec<_> = profile.ncu.iter().map(|word| shortened(word, 60)).collect();
     if !words.is_empty() {
         facts.push(("ncu", words.join(" ")));
@@ -36,7 +36,7 @@ fn block(name: &str, profile: &Profile) -> Result<Block> {
     })
 }
 
-/// What a kernel uses, as parts of what is there.
+/// Utilisations of a kernel's resources.
 fn utilisations(profile: &Profile) -> [(&'static str, Option<f64>); 7] {
     [
         ("tensor cores", profile.tensor),
@@ -60,7 +60,7 @@ fn stalls(profile: &Profile) -> Result<Option<Plot>> {
     share_plot(longest.collect(), "Where the warps’ time went", &profile.kernel)
 }
 
-/// Bars of parts of 1.
+/// A bar plot of fractions.
 pub fn share_plot(shares: Vec<(String, f64)>, caption: &str, of_what: &str) -> Result<Option<Plot>> {
     if shares.is_empty() {
         return Ok(None);

@@ -8,7 +8,7 @@ use crate::report::contenders::Contenders;
 use crate::report::content::Section;
 use crate::report::source::Named;
 
-/// The section of the record with this number on the page.
+/// The section of record number `number`.
 pub fn record(number: usize, record: &Named<BenchRecord>, contenders: &Contenders) -> Result<Section> {
     let Named { name, content } = record;
     let mut blocks = overview::blocks(content, contenders)?;

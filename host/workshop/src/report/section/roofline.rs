@@ -1,4 +1,4 @@
-//! How far contenders are from what this GPU can do.
+//! How close contenders come to this GPU's limits.
 
 use crate::error::Result;
 use crate::record::{BenchRecord, Row};
@@ -7,7 +7,7 @@ use crate::report::contenders::Contenders;
 use crate::report::content::{Block, Cell, Table};
 use crate::report::plot::{Plot, Point, Roofline, roofline};
 
-/// The roofline, where at least one ceiling was measured.
+/// The roofline, if a ceiling was measured.
 pub fn block(record: &BenchRecord, contenders: &Contenders) -> Result<Option<Block>> {
     let ceilings = &record.ceilings;
     let positive = |rate: &f64| *rate > 0.0;
@@ -75,7 +75,7 @@ fn ceiling_table(record: &BenchRecord) -> Table {
     }
 }
 
-/// The limit of each case, and the contender that is nearest to it.
+/// The limit of each case, and the contender nearest to it.
 fn case_table(record: &BenchRecord, limits: Roofline) -> Table {
     let rows = cases::distinct(record).into_iter().filter_map(|case| {
         let measured = record.rows.iter().filter(|row| row.case == case);

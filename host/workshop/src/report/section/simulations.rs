@@ -5,12 +5,12 @@ use crate::error::Result;
 use crate::report::content::{Block, Cell, Section, Table};
 use crate::report::source::{Named, Simulation};
 
-/// End of the names of counters that together are all instructions.
+/// Suffix of the counters that add up to all instructions.
 const CLASS: &str = "_instructions";
-/// A counter with that end that counts again what another class holds.
+/// A counter with that suffix that is already included in others.
 const LOCAL: &str = "local_memory_instructions";
 
-/// The section of all simulations, where there are any.
+/// The section of all simulations, if there are any.
 pub fn simulations(simulations: &[Named<Simulation>]) -> Result<Option<Section>> {
     if simulations.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What must be known before believing a record, with what to do about it: once for each kind, with the rows it is about.
+//! Warnings about a record, each kind once, with advice and the rows that it concerns.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::record::{BenchRecord, Outcome, Row, Warning};
 use crate::report::cases;
 use crate::report::content::Notice;
 
-/// Every kind of warning of `record`, and every reason why a contender has no times.
+/// Every kind of warning in `record`, and every reason why a contender has no times.
 pub fn notices(record: &BenchRecord) -> Vec<Notice> {
     let mut kinds: BTreeMap<(String, &str), Vec<&Row>> = BTreeMap::new();
     let mut note = |what: String, advice, row| kinds.entry((what, advice)).or_default().push(row);
@@ -33,7 +33,7 @@ pub fn notices(record: &BenchRecord) -> Vec<Notice> {
 const WRONG: &str = "do not use this contender for these cases; fa512 run shows where its outputs differ.";
 const NOT_RUN: &str = "mend what the reason names and measure again, or leave the contender out.";
 
-/// What a warning says of all rows that have it, and what to do.
+/// The warning for all rows that have it, and advice.
 fn kind(warning: &Warning) -> (String, &'static str) {
     use crate::record::{HIGHEST_TEMPERATURE, LARGEST_VARIATION, LAUNCH_BOUND_US};
     match warning {
@@ -58,7 +58,7 @@ fn kind(warning: &Warning) -> (String, &'static str) {
     }
 }
 
-/// Where `rows` are: cases, with contenders where it is not all of them.
+/// Where `rows` are: their cases, with contenders unless it is all of them.
 fn place(record: &BenchRecord, rows: &[&Row]) -> String {
     if rows.len() == record.rows.len() {
         return "All rows.".into();

@@ -1,4 +1,4 @@
-//! Bars, with names before or above them and numbers behind.
+//! Draws bars with names before or above them and numbers after them.
 
 use std::fmt::Write;
 
@@ -6,32 +6,32 @@ use super::groups::Group;
 use crate::report::drawn::{Drawing, put};
 use crate::report::number::{self, shortened};
 
-/// Longest bar, in times of the reference's; longer ones are cut.
+/// Maximum length of a bar, relative to the reference's; longer ones are cut off.
 const LONGEST: f64 = 10.0;
-/// Width of a character, in times of the size of the text: wide enough for most fonts.
+/// Width of a character, relative to the text size: wide enough for most fonts.
 const CHARACTER: f64 = 0.57;
-/// Between a text and what stands beside it.
+/// Spacing beside text.
 const SPACE: f64 = 8.0;
 
-/// Where the names of contenders are.
+/// Position of contenders' names.
 #[derive(PartialEq)]
 enum Names {
-    /// Before their bars, behind the name of the case.
+    /// Before their bars, after the name of the case.
     Before,
     /// Above their bars.
     Above,
 }
 
-/// Sizes of a drawing, in pixels.
+/// Dimensions of a drawing, in pixels.
 pub struct Geometry {
-    /// Of the whole.
+    /// Total width.
     pub width: f64,
     names: Names,
     text: f64,
     bar: f64,
-    /// From one bar to the next.
+    /// Distance from one bar to the next.
     pitch: f64,
-    /// Between cases.
+    /// Space between cases.
     gap: f64,
 }
 
@@ -62,7 +62,7 @@ pub fn draw(groups: &[Group], geometry: &Geometry) -> Drawing {
 }
 
 impl Geometry {
-    /// The width of `words`, nearly.
+    /// Approximate width of `words`.
     fn length(&self, words: &str) -> f64 {
         words.chars().count() as f64 * CHARACTER * self.text
     }
@@ -72,12 +72,12 @@ impl Geometry {
         (width / (CHARACTER * self.text)).max(8.0) as usize
     }
 
-    /// Room for the names of cases, which are bold.
+    /// Width of the names of cases, which are bold.
     fn cases(&self, groups: &[Group]) -> f64 {
         groups.iter().map(|group| 1.1 * self.length(&group.case.to_string())).fold(0.0, f64::max) + 2.0 * SPACE
     }
 
-    /// Where bars begin.
+    /// Left end of the bars.
     fn left(&self, groups: &[Group]) -> f64 {
         if self.names == Names::Above {
             return 0.0;
@@ -88,7 +88,7 @@ impl Geometry {
     }
 }
 
-/// Draws `group` from (`left`, `y`) on, and says where the next one begins.
+/// Draws `group` from (`left`, `y`), and returns where the next one begins.
 fn draw_group(body: &mut String, group: &Group, geometry: &Geometry, (left, mut y): (f64, f64), scale: f64) -> f64 {
     let &Geometry { ref names, width, text, bar, pitch, gap } = geometry;
     let above = *names == Names::Above;
@@ -117,7 +117,7 @@ fn draw_group(body: &mut String, group: &Group, geometry: &Geometry, (left, mut 
     y + gap
 }
 
-/// What stands behind the bar of `median`.
+/// The text after the bar of `median`.
 fn number_of(group: &Group, median: f64) -> String {
     let ratio = group.ratio(median);
     let cut = if ratio > LONGEST { "→ " } else { "" };

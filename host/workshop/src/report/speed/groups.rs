@@ -1,9 +1,9 @@
-//! The times of a record, case by case.
+//! The times of a record, by case.
 
 use crate::record::{BenchRecord, Case};
 use crate::report::cases;
 
-/// A contender, as it is drawn.
+/// A contender to be drawn.
 pub struct Entry {
     /// Its name in the record.
     pub contender: String,
@@ -17,14 +17,14 @@ pub struct Entry {
 pub struct Group<'a> {
     /// The case.
     pub case: Case,
-    /// The reference's median, µs; absent where it was not measured.
+    /// The reference's median, µs; absent if it was not measured.
     pub reference: Option<f64>,
-    /// Contenders that were measured, with their medians in µs.
+    /// The measured contenders with their medians in µs.
     pub bars: Vec<(&'a Entry, f64)>,
 }
 
 impl Group<'_> {
-    /// `median` in times of the reference's, or of the fastest where the reference has none.
+    /// `median` relative to the reference's, or to the fastest if there is no reference.
     pub fn ratio(&self, median: f64) -> f64 {
         let fastest = || self.bars.iter().map(|bar| bar.1).fold(f64::INFINITY, f64::min);
         median / self.reference.unwrap_or_else(fastest)

@@ -1,7 +1,7 @@
-//! Times of a record as bars: one for each contender in each case, as long as its time is in times of the reference's.
+//! Times of a record as bars: one per contender and case, its length relative to the reference's time.
 //!
-//! `groups.rs` takes them from a record and `drawing.rs` draws them; here they become an image for documents, which stands
-//! alone on light and on dark pages. The report puts the same drawing on its page.
+//! `groups.rs` takes the times from a record and `drawing.rs` draws them; this module makes an image for documents, for
+//! light and dark backgrounds. The report has the same drawing on its page.
 
 mod drawing;
 mod groups;
@@ -12,11 +12,11 @@ use crate::record::BenchRecord;
 pub(super) use drawing::{NARROW, WIDE, draw};
 pub(super) use groups::{Entry, groups};
 
-/// Tones of the first contender and of the others, in the palette.
+/// Palette indices of the tones of the first contender and of the others.
 const OWN: usize = 3;
 const OTHERS: usize = 8;
 
-/// A contender, and what it is called in the image.
+/// A contender with its label in the image.
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// Its name in the record.
@@ -25,10 +25,10 @@ pub struct Shown {
     pub label: String,
 }
 
-/// The image of `record`, of these contenders, the first of which is what the others are measured by.
+/// The image of `record` with the contenders `shown`; the first is the reference.
 ///
 /// # Errors
-/// [`Error::Invalid`] when there is no contender, or no case in which the first was measured.
+/// [`Error::Invalid`] when there is no contender, or the first was not measured in any case.
 pub fn svg(record: &BenchRecord, shown: &[Shown]) -> Result<String> {
     let reference = shown.first().map_or("any contender", |first| &first.contender);
     let entry = |(index, shown): (usize, &Shown)| Entry {
