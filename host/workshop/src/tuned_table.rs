@@ -1,5 +1,5 @@
-//! The tuned table: for each GPU model and class of problems the variant that was fastest, as JSON. Selection reads the
-//! one that is built in, `host/workshop/tuned.json`, or another that is given.
+//! The tuned table: the fastest variant for each GPU model and shape class, as JSON. Selection reads the built-in one,
+//! `host/workshop/tuned.json`, unless another is given.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::statistics::Interval;
 use contract::class::ShapeClass;
 use contract::tuned::Row;
 
-/// Files that hold a [`Table`].
+/// The file format of a [`Table`].
 pub const FORMAT: Format = Format {
     kind: "fa512-tuned",
     version: 1,
@@ -21,24 +21,24 @@ pub const FORMAT: Format = Format {
     source: "fa512 tune table RECORD --out FILE",
 };
 
-/// The table that is used unless another is given.
+/// The default table.
 const BUILT_IN: &str = include_str!("../tuned.json");
 
-/// Which variant is the fastest, by GPU and class of problems.
+/// The fastest variants by GPU model and shape class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// The GPUs that were tuned for.
+    /// The GPU models.
     pub gpus: Vec<TunedGpu>,
 }
 
 /// The classes of one GPU model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TunedGpu {
-    /// Its name, as the driver gives it.
+    /// Its name, as the driver reports it.
     pub name: String,
-    /// As in 90 for `sm_90`.
+    /// Compute capability, such as 90 for `sm_90`.
     pub architecture: u32,
-    /// How many multiprocessors it has.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
     /// The classes.
     pub classes: Vec<TunedClass>,
@@ -52,15 +52,15 @@ pub struct TunedClass {
     pub class: ShapeClass,
     /// Name of the entry.
     pub variant: String,
-    /// What it was measured with.
+    /// The case that it was measured with.
     pub case: Case,
-    /// Its median there, µs; absent when nothing was faster than it in the search.
+    /// Its median in that case, µs; absent if it was the incumbent and nothing in the search was faster.
     pub median_us: Option<f64>,
-    /// Whom it replaced or stood up to.
+    /// The comparison with the variant that it replaced or prevailed over.
     pub against: Option<Against>,
 }
 
-/// The final comparison that a table's entry rests on.
+/// The final comparison behind a row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Against {
     /// The other variant.
@@ -75,7 +75,7 @@ impl Table {
     /// The built-in table.
     ///
     /// # Errors
-    /// None, as a test makes sure.
+    /// Never; checked by a test.
     pub fn built_in() -> Result<Self> {
         FORMAT.parse(BUILT_IN).map_err(|reason| Error::Invalid(format!("the built-in table: {reason}")))
     }
@@ -88,7 +88,7 @@ impl Table {
         path.map_or_else(Self::built_in, |path| FORMAT.load(path))
     }
 
-    /// Writes the table to `path`, which is replaced in one step.
+    /// Writes the table to `path`, replacing the file atomically.
     ///
     /// # Errors
     /// As [`Format::save`].
@@ -96,7 +96,7 @@ impl Table {
         FORMAT.save(path, self)
     }
 
-    /// The rows, as selection reads them.
+    /// The rows in the form that selection reads.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.gpus.iter().flat_map(|gpu| {
             gpu.classes.iter().map(|tuned| Row {
@@ -113,7 +113,7 @@ impl Table {
 mod tests {
     use super::*;
 
-    /// The source of the rows that the library ships, as `cargo xtask bless` writes it.
+    /// Source text of the shipped rows, written by `cargo xtask bless`.
     fn shipped_source(table: &Table) -> String {
         let template = include_str!("../../../kernel-gpu/contract/src/tuned/shipped.rs");
         let (head, rest) = template.split_once("= &[\n").expect("the list begins");

@@ -1,5 +1,5 @@
-//! Chooses the entry of a PTX folder that computes a problem on a device: the one that was asked for, else as the library
-//! chooses among its own ([`contract::selection`]).
+//! Chooses the entry of a PTX folder that computes a problem on a device: the requested one, else by the library's
+//! rules ([`contract::selection`]).
 
 use contract::cost;
 use contract::manifest::Entry;
@@ -24,16 +24,16 @@ pub struct Choice<'a> {
     pub module: &'a PtxModule,
     /// The plan of its launch.
     pub plan: Plan<'a>,
-    /// Why it is this one, in a word or two.
+    /// Short reason for the choice.
     pub brief: String,
-    /// The same in a sentence.
+    /// The reason for the choice, in a sentence.
     pub reason: String,
 }
 
 /// The entry `requested`, or the best one for `problem` on `device`.
 ///
 /// # Errors
-/// [`Error::Invalid`] when there is no such entry, it does not run the problem, or none does.
+/// [`Error::Invalid`] when there is no such entry, it does not compute the problem, or none does.
 pub fn choose<'a>(
     folder: &'a PtxFolder,
     problem: &Problem,
@@ -54,8 +54,8 @@ pub fn choose<'a>(
     Ok(Choice { entry, module, plan: choice.plan, brief, reason })
 }
 
-/// The name of the entry that [`choose`] takes of a folder with all variants, by the table `tuned` where there is one. It
-/// needs no PTX.
+/// The name of the entry that [`choose`] would select from a folder with all variants, by the table `tuned` if given.
+/// Needs no PTX.
 ///
 /// # Errors
 /// As for [`choose`].

@@ -1,4 +1,4 @@
-//! From the decisions of a tuning record to rows of the tuned table.
+//! Enters the decisions of a tuning record into the tuned table.
 
 use super::record::{Decision, Record};
 use crate::statistics::Interval;
@@ -6,7 +6,7 @@ use crate::tuned_table::{Against, Table, TunedClass, TunedGpu};
 use contract::class::ShapeClass;
 
 impl Table {
-    /// Puts the decisions of `record` in the place of what the table has for their classes.
+    /// Replaces the table's rows for the classes of `record` by its decisions.
     pub fn adopt(&mut self, record: &Record) {
         let device = &record.header.environment.device;
         let multiprocessors = device.multiprocessors;

@@ -1,12 +1,12 @@
-//! Tile configurations as vectors of small numbers, for strategies that need neighbours.
+//! Tile configurations as vectors of small numbers, for strategies that need a notion of neighbourhood.
 
 use std::collections::BTreeSet;
 
 use contract::tile::{Configuration, Kind, Sm80, Sm90CpAsync, Sm90Tma};
 use serde_json::Value;
 
-/// The fields in which a set of configurations differ, and each configuration's place along them. Configurations of several
-/// kinds differ in their kind, too, and a field that a kind does not have is there a level of its own.
+/// The fields in which a set of configurations differ, and the level of each configuration along them. The kind is a
+/// field too if there are several; a field that a kind does not have counts as a level of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Features {
     axes: Vec<Axis>,
@@ -18,9 +18,9 @@ pub struct Features {
 pub struct Axis {
     /// The field.
     pub name: String,
-    /// How many values it has.
+    /// Number of levels.
     pub levels: usize,
-    /// Whether neighbouring levels resemble each other: numbers do; names do not, nor does the absence of a number.
+    /// Whether neighbouring levels are similar: true for numbers, not for names or a missing number.
     pub ordered: bool,
 }
 
@@ -52,19 +52,19 @@ impl Features {
         &self.axes
     }
 
-    /// The levels of configuration `index`, one for each axis.
+    /// The level of configuration `index` along each axis.
     pub fn levels(&self, index: usize) -> &[usize] {
         &self.levels[index]
     }
 
-    /// How many configurations there are.
+    /// Number of configurations.
     pub fn count(&self) -> usize {
         self.levels.len()
     }
 }
 
-/// A configuration in a few words, for the name of an entry: its tile, then its other sizes and what differs from what its
-/// kind has otherwise, numbers with the initials of their fields and names as they are.
+/// A short description of a configuration for an entry's name: its tile, its other sizes, and non-default options.
+/// Numbers are prefixed with the initials of their fields; names stay as they are.
 pub fn label(config: &Configuration) -> String {
     let usual = fields(&match config.kind() {
         Kind::Sm80 => Configuration::Sm80(Sm80::new(0, 0, 0, 0)),
@@ -94,7 +94,7 @@ fn fields(config: &Configuration) -> serde_json::Map<String, Value> {
     }
 }
 
-/// The value of a field, in an order.
+/// The value of a field, with an order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Absent,

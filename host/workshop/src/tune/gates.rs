@@ -1,4 +1,4 @@
-//! The gates: what cannot work, or is another point by a longer way, is rejected before it is compiled.
+//! Gates that reject points before compilation: those that cannot work, and duplicates of other points.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::space::{Point, Space};
 
-/// Bytes of a chunk, the unit of swizzles and of `ldmatrix` rows.
+/// Bytes of a chunk: the unit of swizzles and of `ldmatrix` rows.
 const CHUNK_BYTES: u32 = 16;
-/// Bytes that the 32 banks serve at once, in chunks.
+/// Number of chunks that the 32 banks serve in one wavefront.
 const CHUNKS_PER_WAVEFRONT: u32 = 8;
 /// Rows of the 8×8 matrices that `ldmatrix` and `wgmma` read.
 const MATRIX_ROWS: u32 = 8;
@@ -22,12 +22,12 @@ const MATRIX_ROWS: u32 = 8;
 pub enum Rejection {
     /// The tile configuration cannot work.
     Config(tile::Rejection),
-    /// The rows of a matrix lie in the same banks.
+    /// The rows of a matrix have bank conflicts.
     BankConflicts {
         /// Wavefronts of a read that should take one.
         wavefronts: u32,
     },
-    /// More K/V blocks in shared memory than the sequence has.
+    /// More K/V stages than the sequence has blocks.
     StagesBeyondSequence,
 }
 
@@ -43,17 +43,17 @@ impl fmt::Display for Rejection {
     }
 }
 
-/// What points must pass.
+/// The gates of a search space.
 #[derive(Clone, Copy, Debug)]
 pub struct Gates {
-    /// The sequence lengths they accept.
+    /// The sequence lengths that the kernels accept.
     pub sequence: Sequence,
-    /// What the GPU gives them.
+    /// The limits of the GPU.
     pub limits: ArchitectureLimits,
 }
 
 impl Gates {
-    /// Requires that `point` can work.
+    /// Checks that `point` can work.
     pub fn check(&self, point: &Point) -> Result<(), Rejection> {
         point.config.check(self.sequence, self.limits).map_err(Rejection::Config)?;
         let wavefronts = matrix_wavefronts(point.swizzle);
@@ -68,7 +68,7 @@ impl Gates {
         }
     }
 
-    /// Sorts the points of `space` into survivors and reasons.
+    /// Sorts the points of `space` into survivors and rejected ones.
     pub fn sift(&self, space: &Space) -> Sifted {
         let mut survivors = Vec::new();
         let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
@@ -84,28 +84,28 @@ impl Gates {
     }
 }
 
-/// A space behind the gates.
+/// The result of sifting a space.
 #[derive(Clone, Debug)]
 pub struct Sifted {
-    /// Points of the space.
+    /// Number of points.
     pub points: u64,
-    /// Points by the first gate they failed, most first.
+    /// Rejected points by the first gate that they failed, most frequent first.
     pub rejected: Vec<Rejected>,
-    /// The others.
+    /// Points that pass all gates.
     pub survivors: Vec<Configuration>,
 }
 
-/// How many points a gate rejected.
+/// Number of points that a gate rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejected {
-    /// What it asks for.
+    /// The requirement.
     pub reason: String,
-    /// How many points do not have it.
+    /// Number of points that do not meet it.
     pub points: u64,
 }
 
-/// Wavefronts in which shared memory serves the same chunk of 8 neighbouring rows when `swizzle` bytes of each row are
-/// permuted as the tensor maps' swizzle modes do: chunk index XOR row, as many bits as the permuted chunks have.
+/// Wavefronts of a shared-memory read of the same chunk in 8 neighbouring rows, if `swizzle` bytes of each row are
+/// permuted as by a tensor map's swizzle mode: chunk index XOR row, over as many bits as index the permuted chunks.
 fn matrix_wavefronts(swizzle: u32) -> u32 {
     let mask = (swizzle / CHUNK_BYTES).saturating_sub(1);
     let mut rows_by_banks = [0; CHUNKS_PER_WAVEFRONT as usize];

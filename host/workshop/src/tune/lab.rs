@@ -1,5 +1,5 @@
-//! Measures candidates on a GPU, a group at a time in the same turns as the incumbent: what disturbs the GPU, and whatever
-//! differs between machines of one model, cancels in the ratio.
+//! Measures candidates on a GPU, a group at a time, in the same turns as the incumbent. Disturbances of the GPU, and
+//! differences between machines of one model, cancel in the ratio.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,46 +14,46 @@ use crate::error::{Error, Result};
 use crate::record::{self, Case, Pair, Row};
 use crate::statistics::Bootstrap;
 
-/// Candidates that are measured in the same turns.
+/// Number of candidates measured in the same turns.
 pub const GROUP: usize = 8;
 
-/// Resamples of the intervals of a trial, which are not used: only the median counts.
+/// Bootstrap resamples of a trial; its intervals are not used, only the median.
 const TRIAL_RESAMPLES: usize = 1;
 
-/// Opens the contender of a name.
+/// Opens a contender by name.
 pub type Open<'a> = dyn Fn(&str) -> Result<Box<dyn Contender>> + 'a;
 
-/// What an experiment tells while it goes on.
+/// Observes an experiment.
 pub trait Listener: Observer {
-    /// A case begins, with so many candidates.
+    /// A case begins, with this many candidates.
     fn case(&mut self, case: &Case, incumbent: &str, candidates: usize);
-    /// These are about to be prepared, checked and timed beside the incumbent; empty when there is no new one.
+    /// These are about to be prepared, checked and timed beside the incumbent; empty if none is new.
     fn begins(&mut self, case: &Case, samples: usize, candidates: &[&str]);
-    /// They are done.
+    /// These are done.
     fn ends(&mut self, candidates: &[&str]);
 }
 
 /// The candidates of one case on a GPU.
 pub struct Experiment<'a> {
-    /// How to measure.
+    /// The bench.
     pub bench: &'a Bench<'a>,
     /// The case.
     pub prepared: &'a PreparedCase,
-    /// Names of the candidates; a candidate's index is its place here.
+    /// Names of the candidates; a candidate's index is its position here.
     pub names: &'a [String],
-    /// Who all are compared with.
+    /// The incumbent, which all candidates are compared with.
     pub incumbent: &'a str,
-    /// Where contenders come from.
+    /// Opens contenders.
     pub open: &'a Open<'a>,
-    /// What was measured, also by earlier runs: it is not measured again.
+    /// All measurements, also from earlier runs; they are not repeated.
     pub journal: &'a mut Journal,
-    /// Candidates that are measured in the same turns.
+    /// Number of candidates measured in the same turns.
     pub group: usize,
-    /// When to end.
+    /// When to stop.
     pub deadline: Option<Instant>,
-    /// Told what happens.
+    /// Observes the experiment.
     pub listener: &'a mut dyn Listener,
-    /// Set when a candidate has made the GPU unusable for this process.
+    /// Set if a candidate has made the GPU unusable for this process.
     pub lost_device: bool,
 }
 
@@ -62,16 +62,16 @@ impl Experiment<'_> {
         *self.prepared.case()
     }
 
-    /// Whether measuring has to end.
+    /// Whether to stop measuring.
     fn is_over(&self) -> bool {
         let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         late || self.lost_device || self.bench.stop.load(Relaxed)
     }
 
-    /// Requires that the incumbent runs and is right, so that what fails later is not its fault.
+    /// Checks that the incumbent runs and is correct, so that later failures are not its fault.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it does not.
+    /// [`Error::Invalid`] when it fails.
     pub fn check_incumbent(&mut self) -> Result<()> {
         let incumbent = self.incumbent;
         let rows = self.rows(&[incumbent], &[], 1)?;
@@ -83,10 +83,11 @@ impl Experiment<'_> {
         }
     }
 
-    /// The fastest candidate against the incumbent by the full protocol; `None` when the run was stopped before the end.
+    /// Compares the fastest candidate with the incumbent by the full protocol; `None` if the run was stopped before the
+    /// end.
     ///
     /// # Errors
-    /// When one of the two fails that did not before.
+    /// When one of the two fails now.
     pub fn challenge(
         &mut self,
         candidate: usize,
@@ -110,7 +111,7 @@ impl Experiment<'_> {
         Ok(Some(Challenge { candidate: name.into(), improved, pair, rows }))
     }
 
-    /// Measures `contenders`, of whom `candidates` are new.
+    /// Measures `contenders`, of which `candidates` are new.
     fn rows(&mut self, contenders: &[&str], candidates: &[&str], samples: usize) -> Result<Vec<Row>> {
         let mut contenders = contenders.iter().map(|name| (self.open)(name)).collect::<Result<Vec<_>>>()?;
         let mut protocol = self.bench.protocol.clone();
@@ -123,7 +124,7 @@ impl Experiment<'_> {
         rows
     }
 
-    /// Measures `group` and writes it down, unless the GPU was lost to one of several.
+    /// Measures `group` and records it, unless the GPU was lost and there are several suspects.
     fn measure_group(&mut self, group: &[usize], samples: usize) -> Result<()> {
         let names: Vec<&str> = group.iter().map(|&index| self.names[index].as_str()).collect();
         let with_incumbent: Vec<&str> = std::iter::once(self.incumbent).chain(names.iter().copied()).collect();
@@ -140,7 +141,7 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// The ratios that are known for so many samples, by name.
+    /// The known ratios at this number of samples, by name.
     fn known(&self, samples: usize) -> BTreeMap<&str, Option<f64>> {
         let case = self.case();
         let trials = self.journal.record().trials.iter();
@@ -149,7 +150,8 @@ impl Experiment<'_> {
     }
 }
 
-/// What a row comes to beside an incumbent; without one, the candidate that was measured alone with it is to blame.
+/// The outcome of a row beside an incumbent. Without the incumbent's time, a candidate measured alone with it is to
+/// blame.
 fn outcome(row: &Row, incumbent_us: Option<f64>) -> Outcome {
     match (&row.outcome, incumbent_us) {
         (record::Outcome::Measured(measurement), Some(incumbent_us)) => {

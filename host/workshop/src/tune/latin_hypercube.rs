@@ -1,6 +1,6 @@
-//! A Latin hypercube sample (McKay, Beckman & Conover 1979) of a set of points that is not a full product: every axis is
-//! divided into as many strata as there are samples, each stratum is used once, and the nearest point that is left stands
-//! for each sample.
+//! A Latin hypercube sample (McKay, Beckman & Conover 1979) of a set of points that is not a full product. Every axis
+//! is divided into as many strata as there are samples, and each stratum is used once. Each sample is replaced by the
+//! nearest point not yet taken.
 
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -8,7 +8,7 @@ use rand::seq::SliceRandom;
 
 use super::features::Features;
 
-/// The indices of `count` points of `features` that are spread over all axes, or of all points when there are no more.
+/// Indices of `count` points of `features` that are spread over all axes; of all points if there are fewer.
 pub fn sample(features: &Features, count: usize, seed: u64) -> Vec<usize> {
     let mut left: Vec<usize> = (0..features.count()).collect();
     if count >= left.len() {

@@ -1,8 +1,9 @@
 //! Finds the tile configuration that is fastest on a GPU.
 //!
-//! The way of a candidate: a point of the search [`space`] passes the [`gates`] into a [`plan`], `cargo xtask ptx
-//! --variants` compiles it, and on the GPU a [`search`] measures it against the incumbent, group by group ([`lab`]). What
-//! was measured is in a [`record`] that a later run goes on from, and the winners are in a [table](crate::tuned_table) that selection reads.
+//! A candidate is a point of the search [`space`] that passes the [`gates`] into a [`plan`]. `cargo xtask ptx
+//! --variants` compiles it, and on the GPU a [`search`] measures it against the incumbent, group by group ([`lab`]).
+//! Measurements go to a [`record`] that a later run can continue, and winners into a [table](crate::tuned_table) that
+//! selection reads.
 
 mod adoption;
 pub mod features;

@@ -1,4 +1,4 @@
-//! A plan: which candidates are compiled and measured, for which problems, and why no others.
+//! A plan: which candidates are compiled and measured for which problems, and why others are not.
 
 use std::path::Path;
 
@@ -18,24 +18,24 @@ use crate::document::Format;
 use crate::error::{Error, Result};
 use crate::record::Case;
 
-/// Files that hold a [`Plan`].
+/// The file format of a [`Plan`].
 pub const FORMAT: Format =
     Format { kind: KIND, version: VERSION, oldest: VERSION, name: "tuning plan", source: "fa512 tune plan --out FILE" };
 
-/// What is compiled and measured.
+/// The candidates to compile and measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// How candidates are searched.
+    /// The search strategy.
     pub strategy: Strategy,
-    /// Seed of everything random.
+    /// Seed of all randomness.
     pub seed: u64,
     /// The problems that the tuner measures.
     pub cases: Vec<Case>,
     /// What became of the points of each space.
     pub spaces: Vec<SiftedSpace>,
-    /// The shipped variants among the candidates, in order of preference: one of them is the incumbent.
+    /// The shipped variants among the candidates, in order of preference; one of them is the incumbent.
     pub incumbents: Vec<String>,
-    /// What is compiled, the incumbents first.
+    /// The entries to compile, incumbents first.
     #[serde(flatten)]
     pub pool: Pool,
 }
@@ -49,32 +49,32 @@ pub struct SiftedSpace {
     pub sequence: Sequence,
     /// The mask that they apply.
     pub mask: Mask,
-    /// Element type of their tensors; absent in plans from before there were several.
+    /// Element type of their tensors; absent in plans from before bf16 was added.
     #[serde(default)]
     pub element: Element,
-    /// Points of the space.
+    /// Number of points of the space.
     pub points: u64,
-    /// Those that the gates rejected, by reason.
+    /// Rejected points, by reason.
     pub rejected: Vec<Rejected>,
-    /// Those that passed.
+    /// Number of points that passed.
     pub survivors: usize,
-    /// Those that are compiled: all, or a sample.
+    /// Number of points to compile: all survivors, or a sample.
     pub chosen: usize,
 }
 
-/// What a plan is asked for.
+/// The input of a plan.
 pub struct Request {
     /// The spaces, each of another kind of kernels.
     pub spaces: Vec<Space>,
-    /// As in 90 for `sm_90`.
+    /// Compute capability, such as 90 for `sm_90`.
     pub architecture: u32,
     /// The problems.
     pub cases: Vec<Case>,
-    /// How candidates are searched.
+    /// The search strategy.
     pub strategy: Strategy,
-    /// Most candidates of each kind, sequence and mask; `None` for all survivors.
+    /// Maximum candidates per kind, sequence and mask; `None` for all survivors.
     pub candidates: Option<usize>,
-    /// Seed of everything random.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 
@@ -112,7 +112,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The shipped variants of the kinds for any of the problems: they are measured like all others.
+    /// Adds the shipped variants of these kinds for any of the problems: they are measured like all others.
     fn add_incumbents(&mut self, request: &Request, limits: ArchitectureLimits) {
         let kinds = kinds(&request.cases);
         let wanted = VARIANTS.iter().filter(|variant| {
@@ -146,7 +146,7 @@ impl Plan {
         }
     }
 
-    /// Adds a candidate unless it is there, as one that is shipped.
+    /// Adds a candidate, unless it is already there as a shipped variant.
     fn add_candidate(&mut self, (sequence, mask, element): Specialised, config: Configuration) {
         let same = |other: &Candidate| {
             (other.sequence, other.mask, other.element, other.config) == (sequence, mask, element, config)
@@ -172,7 +172,7 @@ impl Plan {
         FORMAT.load(path)
     }
 
-    /// Writes the plan to `path`, which is replaced in one step.
+    /// Writes the plan to `path`, replacing the file atomically.
     ///
     /// # Errors
     /// As [`Format::save`].
@@ -180,7 +180,7 @@ impl Plan {
         FORMAT.save(path, self)
     }
 
-    /// What tells one plan from another.
+    /// Digest that identifies the plan.
     pub fn digest(&self) -> String {
         use sha2::{Digest, Sha256};
         let text = serde_json::to_string(self).unwrap_or_default();
@@ -188,7 +188,7 @@ impl Plan {
     }
 }
 
-/// Which of `survivors` are compiled, in their order.
+/// The `survivors` to compile, in order.
 fn choose(survivors: &[Configuration], request: &Request) -> Vec<Configuration> {
     let mut chosen = match request.candidates {
         Some(most) => latin_hypercube::sample(&Features::new(survivors), most, request.seed),
@@ -198,7 +198,7 @@ fn choose(survivors: &[Configuration], request: &Request) -> Vec<Configuration> 
     chosen.into_iter().map(|index| survivors[index]).collect()
 }
 
-/// The name of an entry, which says what it is.
+/// A descriptive entry name.
 fn name((sequence, mask, element): Specialised, config: &Configuration) -> String {
     let sequence = match sequence {
         Sequence::Exact(length) => format!("s{length}"),
@@ -209,7 +209,8 @@ fn name((sequence, mask, element): Specialised, config: &Configuration) -> Strin
     format!("fa512_{}_{element}{sequence}_{}_{}", config.kind().name(), mask.name(), label(config))
 }
 
-/// The sequence lengths that a kernel for sequences of `length` accepts: that of the specialised entries, or any.
+/// The sequence lengths accepted by a kernel for sequences of `length`: exactly that if there are specialised entries,
+/// else any.
 fn sequence_of(length: u32) -> Sequence {
     let specialised = |sequence: Sequence| matches!(sequence, Sequence::Exact(exact) if exact == length);
     match VARIANTS.iter().any(|variant| specialised(variant.sequence)) {
@@ -218,7 +219,7 @@ fn sequence_of(length: u32) -> Sequence {
     }
 }
 
-/// What kernels of one configuration are specialised for besides.
+/// What kernels are specialised for besides their configuration.
 type Specialised = (Sequence, Mask, Element);
 
 /// What the kernels for `case` are specialised for.
@@ -226,7 +227,7 @@ fn specialised(case: &Case) -> Specialised {
     (sequence_of(case.shape.sequence), case.mask, case.element)
 }
 
-/// The kinds of kernels that `cases` need, each once, those of one sequence together.
+/// The distinct specialisations that `cases` need, grouped by sequence.
 fn kinds(cases: &[Case]) -> Vec<Specialised> {
     let mut kinds = Vec::new();
     for case in cases {

@@ -1,5 +1,5 @@
-//! The record of a tuning run: one JSON object a line. The first line says what was run where, every other is a trial or a
-//! decision, appended when it was made, so that whatever ends a run, all that it measured is there to go on from.
+//! The record of a tuning run. The first line says what was run where; each further line is a trial or a decision as
+//! JSON, appended as soon as it is made. So whatever ends a run, a later one can continue from its measurements.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::journal::{self, Content};
 use crate::record::{self, Case, Ceilings, Environment, Pair, Row, RunProtocol};
 
-/// Files that begin with a [`Header`].
+/// The file format.
 pub const FORMAT: Format = Format {
     kind: "fa512-tuning-record",
     version: 2,
@@ -22,31 +22,31 @@ pub const FORMAT: Format = Format {
     source: "fa512 tune run --out FILE",
 };
 
-/// What was run, and where.
+/// The header line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// The command line that began it, program first.
+    /// The command line that created it, program first.
     pub command: Vec<String>,
-    /// When it began, in seconds since 1970-01-01 UTC.
+    /// Start time, in seconds since 1970-01-01 UTC.
     pub started_at: u64,
     /// Digest of the plan.
     pub plan: String,
-    /// Digest of the PTX that was measured.
+    /// Digest of the measured PTX.
     pub ptx: String,
-    /// The compiler that wrote it.
+    /// The compiler of the PTX.
     pub code_generator: CodeGenerator,
     /// Commit of its source.
     pub git_commit: Option<String>,
-    /// How candidates were searched.
+    /// The search strategy.
     pub strategy: Strategy,
-    /// How they were measured, but for the number of samples of a trial.
+    /// The measuring protocol, except the number of samples of a trial.
     pub protocol: RunProtocol,
-    /// Where.
+    /// The machine.
     pub environment: Environment,
 }
 
 impl Header {
-    /// Requires that trials of `other` may stand beside those of this record.
+    /// Checks that trials of `other` are comparable with those of this record.
     fn require_like(&self, other: &Self) -> std::result::Result<(), String> {
         let gpu = |header: &Self| header.environment.device.name.clone();
         let same = [
@@ -67,7 +67,7 @@ impl Header {
     }
 }
 
-/// A candidate that was checked and measured beside the incumbent.
+/// A candidate's check and measurement beside the incumbent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// The case.
@@ -75,37 +75,37 @@ pub struct Trial {
     pub case: Case,
     /// Name of the candidate.
     pub candidate: String,
-    /// Samples that were taken of it and of the incumbent, in the same turns.
+    /// Number of samples of it and of the incumbent, in the same turns.
     pub samples: usize,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What came of a trial.
+/// The outcome of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum Outcome {
-    /// It was right and was timed.
+    /// It was correct and was timed.
     Measured {
         /// Its median, µs.
         median_us: f64,
-        /// The incumbent's in the same turns, µs.
+        /// The incumbent's median in the same turns, µs.
         incumbent_us: f64,
     },
     /// It was wrong and therefore not timed.
     Wrong {
-        /// How wrong.
+        /// In what way.
         reason: String,
     },
     /// It could not run.
     NotRun {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl Outcome {
-    /// Its time over the incumbent's; `None` where there is none.
+    /// Its time over the incumbent's; `None` if it was not timed.
     pub fn ratio(&self) -> Option<f64> {
         match self {
             Self::Measured { median_us, incumbent_us } => Some(median_us / incumbent_us),
@@ -114,25 +114,25 @@ impl Outcome {
     }
 }
 
-/// Who is to be launched for the problems of a case from now on.
+/// The decision which variant to launch for the problems of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// The case.
     #[serde(flatten)]
     pub case: Case,
-    /// Who was launched until now.
+    /// The variant launched so far.
     pub incumbent: String,
-    /// Who was fastest in the search and met the incumbent by the full protocol; absent when that was the incumbent
-    /// itself.
+    /// The comparison of the fastest candidate with the incumbent by the full protocol; absent if the incumbent was the
+    /// fastest.
     pub challenge: Option<Challenge>,
 }
 
-/// The fastest candidate against the incumbent.
+/// A comparison of the fastest candidate with the incumbent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Challenge {
     /// The candidate.
     pub candidate: String,
-    /// Whether it takes the incumbent's place.
+    /// Whether it replaces the incumbent.
     pub improved: bool,
     /// Its time over the incumbent's, with the interval.
     pub pair: Pair,
@@ -141,7 +141,7 @@ pub struct Challenge {
 }
 
 impl Decision {
-    /// Who is to be launched.
+    /// The variant to launch.
     pub fn winner(&self) -> &str {
         match &self.challenge {
             Some(challenge) if challenge.improved => &challenge.candidate,
@@ -150,7 +150,7 @@ impl Decision {
     }
 }
 
-/// A line after the first.
+/// A line after the header.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 enum Line {
@@ -158,19 +158,19 @@ enum Line {
     Decision(Box<Decision>),
 }
 
-/// What a record holds.
+/// The contents of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// What was run, and where.
+    /// The header.
     pub header: Header,
     /// The trials, in order.
     pub trials: Vec<Trial>,
-    /// The decisions, in order; the last one of a case counts.
+    /// The decisions, in order; for each case the last one counts.
     pub decisions: Vec<Decision>,
 }
 
 impl Record {
-    /// Reads the record at `path`. A last line without its end, as a run leaves that was killed, is passed over.
+    /// Reads the record at `path`. Skips an incomplete last line, which a killed run may leave.
     ///
     /// # Errors
     /// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it is not a record or a line is damaged.
@@ -182,11 +182,11 @@ impl Record {
         Ok(record)
     }
 
-    /// Requires what the challenges say to follow from their samples.
+    /// Checks that the results of the challenges follow from their samples.
     fn check(&self) -> std::result::Result<(), String> {
         let mut challenges = self.decisions.iter().filter_map(|decision| decision.challenge.as_ref());
         challenges.try_for_each(|Challenge { candidate, improved, pair, rows }| {
-            // Tuning measures no ceilings.
+            // Tuning does not measure ceilings.
             record::check(rows, std::slice::from_ref(pair), &Ceilings::default())?;
             if *improved && (pair.ratio >= 1.0 || pair.first != *candidate) {
                 let Pair { case, first, second, ratio, .. } = pair;
@@ -209,10 +209,10 @@ impl Record {
         record
     }
 
-    /// The trials of all `records`, which must be of one plan, PTX and GPU model; one of equals, the first.
+    /// The trials of all `records`, which must have the same plan, PTX and GPU model; of duplicates the first.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when there is none, or one differs; the message names it.
+    /// [`Error::Invalid`] when there is no record, or one differs; the message names it.
     pub fn merge(records: Vec<(PathBuf, Self)>) -> Result<Self> {
         let mut records = records.into_iter();
         let Some((_, mut merged)) = records.next() else {
@@ -229,7 +229,7 @@ impl Record {
         Ok(merged)
     }
 
-    /// Writes the record to `path`, which is replaced in one step.
+    /// Writes the record to `path`, replacing the file atomically.
     ///
     /// # Errors
     /// As [`crate::files::replace`].
@@ -256,14 +256,14 @@ impl Record {
     }
 }
 
-/// A record that is being written.
+/// A record being written.
 pub struct Journal {
     file: journal::Journal,
     record: Record,
 }
 
 impl Journal {
-    /// Opens the record at `path` to go on from it, or begins it with `header`.
+    /// Opens the record at `path` to continue it, or creates it with `header`.
     ///
     /// # Errors
     /// As [`Record::load`]; [`Error::Invalid`] when it is a record of another plan, PTX or GPU.
@@ -274,7 +274,7 @@ impl Journal {
         Ok(Self { file, record: Record::of(content) })
     }
 
-    /// What was measured so far.
+    /// The trials and decisions so far.
     pub fn record(&self) -> &Record {
         &self.record
     }
@@ -300,7 +300,7 @@ impl Journal {
     }
 }
 
-/// Appends a trial to the record at `path`, which another thread has open that cannot go on.
+/// Appends a trial to the record at `path`, which a blocked thread has open.
 ///
 /// # Errors
 /// [`Error::File`] when it cannot be written.

@@ -1,4 +1,4 @@
-//! Strategies: which candidates are measured, how often, and who is left in the end.
+//! Search strategies: which candidates are measured, how often, and which remain.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use super::latin_hypercube;
 use super::tpe;
 use crate::error::Result;
 
-/// Samples of a candidate in each rung of successive halving. Odd, so that a median is a sample.
+/// Samples per candidate in each rung of successive halving. Odd, so that the median is a sample.
 pub const RUNGS: [usize; 3] = [3, 9, 27];
-/// One of so many goes on to the next rung.
+/// One in this many candidates goes on to the next rung.
 const REDUCTION: usize = 3;
-/// As many as this go on in any case.
+/// At least this many go on.
 const FINALISTS: usize = 4;
 
-/// How candidates are searched.
+/// A search strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
@@ -41,8 +41,8 @@ impl Strategy {
 
 /// Measures candidates by their index: a GPU, or a cost model in tests.
 pub trait Lab {
-    /// The time of each of `candidates` over that of the incumbent, from so many `samples`; `None` for one that is wrong or
-    /// does not run. Ends early, with fewer results, when there is no time left.
+    /// The time of each of `candidates` over the incumbent's, from `samples` samples; `None` for one that is wrong or
+    /// does not run. Returns fewer results if time runs out.
     ///
     /// # Errors
     /// When nothing can be measured any more.
@@ -54,11 +54,11 @@ pub trait Lab {
 pub struct Ranked {
     /// Its index.
     pub candidate: usize,
-    /// The ratio that was measured with most samples.
+    /// The ratio with the most samples.
     pub ratio: f64,
 }
 
-/// Searches the candidates of `features`, as many as `trials` with TPE: those that run, the best first.
+/// Searches the candidates of `features`, with `trials` trials for TPE. Returns those that run, best first.
 ///
 /// # Errors
 /// As [`Lab::measure`].
@@ -77,8 +77,9 @@ pub fn search(
     successive_halving(field, &RUNGS, lab)
 }
 
-/// Successive halving (Jamieson & Talwalkar 2016): all of `field` with few samples, the better third with more, until the
-/// `rungs` are over. A candidate that failed in a later rung is dropped; one that was left behind keeps the rank of the rung it reached.
+/// Successive halving (Jamieson & Talwalkar 2016): measures all of `field` with few samples, then the better third with
+/// more, and so on through `rungs`. A candidate that fails in a later rung is dropped; one that is left behind keeps
+/// the rank of its last rung.
 ///
 /// # Errors
 /// As [`Lab::measure`].
@@ -117,13 +118,13 @@ pub(super) mod tests {
     use rand::rngs::ChaCha8Rng;
     use rand_distr::{Distribution, StandardNormal};
 
-    /// Costs with noise that averages out, and a count of the samples taken.
+    /// A cost model with noise that averages out, and a count of the samples taken.
     pub struct Model {
         pub costs: Vec<Option<f64>>,
         pub noise: f64,
         pub random: ChaCha8Rng,
         pub samples: usize,
-        /// Candidates that may still be measured.
+        /// Number of candidates that may still be measured.
         pub budget: usize,
     }
 

@@ -1,4 +1,4 @@
-//! A tuning run: every case is searched, and its fastest candidate meets the incumbent.
+//! A tuning run: searches every case, then compares its fastest candidate with the incumbent.
 
 #[cfg(test)]
 mod tests;
@@ -17,46 +17,47 @@ use crate::bench::Bench;
 use crate::compare::Thresholds;
 use crate::error::Result;
 
-/// How a run is carried out.
+/// The settings of a run.
 pub struct Session<'a> {
-    /// How to measure; its number of samples is that of the final comparison.
+    /// The bench; its number of samples is that of the final comparison.
     pub bench: &'a Bench<'a>,
-    /// Where contenders come from.
+    /// Opens contenders.
     pub open: &'a Open<'a>,
-    /// How candidates are searched.
+    /// The search strategy.
     pub strategy: Strategy,
-    /// Candidates of a case that are measured at most, where the strategy does not measure all; a third of them, but not too
-    /// few, unless given.
+    /// Maximum number of candidates measured per case, if the strategy does not measure all. Default: a third of them,
+    /// with a minimum.
     pub trials: Option<usize>,
     /// Seed of the strategy.
     pub seed: u64,
-    /// Candidates that are measured in the same turns.
+    /// Number of candidates measured in the same turns.
     pub group: usize,
-    /// How long it may take.
+    /// The time limit.
     pub time: Option<Duration>,
-    /// What a challenger must reach; `None` for no final comparison, since this is a part of a run.
+    /// Thresholds for a challenger; `None` for a shard, which makes no final comparison.
     pub thresholds: Option<Thresholds>,
 }
 
-/// How a run ended.
+/// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Everything was searched, or the time was over.
+    /// Everything was searched, or time was up.
     Done,
     /// It was interrupted.
     Interrupted,
-    /// A candidate has made the GPU unusable for this process: it is written down, unless it was one of several.
+    /// A candidate has made the GPU unusable for this process. It is recorded, unless there were several suspects.
     LostDevice,
 }
 
 impl Session<'_> {
-    /// A third of the candidates, but not too few to learn anything from.
+    /// A third of the candidates, but enough to learn from.
     fn usual_trials(candidates: usize) -> usize {
         const FEWEST: usize = 24;
         (candidates / 3).max(FEWEST)
     }
 
-    /// Searches every task, and writes trials and decisions to `journal`. Each task has its share of the time that is left.
+    /// Searches every task, and writes trials and decisions to `journal`. Each task gets its share of the remaining
+    /// time.
     ///
     /// # Errors
     /// When an incumbent is wrong or does not run, or the record cannot be written.
@@ -111,7 +112,7 @@ impl Session<'_> {
         Ok(if self.bench.stop.load(Relaxed) { End::Interrupted } else { End::Done })
     }
 
-    /// Lets the fastest candidate meet the incumbent, unless it has before.
+    /// Compares the fastest candidate with the incumbent, unless already recorded.
     fn decide(
         &self,
         task: &Task,
@@ -119,7 +120,7 @@ impl Session<'_> {
         thresholds: &Thresholds,
         experiment: &mut Experiment<'_>,
     ) -> Result<()> {
-        // Not even the first trials were made: the time was over.
+        // Time was up before the first trials.
         if ranked.len() < 2 && experiment.names.len() > 1 {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The search space: axes and their values, as data.
+//! The search space: axes and their values, read from TOML.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::files;
 
-/// The space that is searched unless another is given.
+/// The default search space.
 const BUILT_IN: &str = include_str!("space.toml");
 
 /// A point of a space: one value of every axis.
@@ -18,44 +18,45 @@ const BUILT_IN: &str = include_str!("space.toml");
 pub struct Point {
     /// The fields of a tile configuration.
     pub config: Configuration,
-    /// Bytes that the swizzle of shared-memory rows permutes; 0 leaves their chunks in order.
+    /// Bytes of shared-memory rows that the swizzle permutes; 0: no swizzle.
     pub swizzle: u32,
 }
 
-/// The axis that is not a field of a tile configuration: the kernels know one swizzle, the one that the gates let pass.
+/// The axis that is not a field of a tile configuration: the kernels have a single swizzle, the only one that passes
+/// the gates.
 const SWIZZLE: &str = "swizzle";
 
 /// The space of one kind of kernels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Space {
     kind: Kind,
-    /// Fields of a tile configuration and their values.
+    /// Fields of a tile configuration, and their values.
     fields: Vec<(String, Vec<Value>)>,
     swizzles: Vec<u32>,
 }
 
-/// Points of the largest space, all of which the gates are asked about.
+/// Maximum number of points in a space, all of which go through the gates.
 const MOST_POINTS: u64 = 10_000_000;
 
 impl Space {
     /// The built-in spaces of the kinds of `family`.
     ///
     /// # Errors
-    /// None, as a test makes sure.
+    /// Never; checked by a test.
     pub fn built_in(family: Family) -> Result<Vec<Self>> {
         parse(BUILT_IN, family).map_err(|reason| Error::Invalid(format!("the built-in search space: {reason}")))
     }
 
-    /// The spaces of those kinds of `family` that the file at `path` has a table for.
+    /// The spaces in the file at `path`, for those kinds of `family` that it has a table for.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read; [`Error::Invalid`] with what is wrong with it, as when it has none.
+    /// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it is malformed or has no such table.
     pub fn load(path: &std::path::Path, family: Family) -> Result<Vec<Self>> {
         let text = files::read_text(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
         parse(&text, family).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))
     }
 
-    /// Takes the values of every axis; what is wrong with them otherwise.
+    /// A space with the values of these axes; the error says what is wrong with them.
     fn new(kind: Kind, mut axes: Axes) -> std::result::Result<Self, String> {
         let name = kind.name();
         let swizzles = axes.remove(SWIZZLE).ok_or_else(|| format!("[{name}]: there is no axis {SWIZZLE}"))?;
@@ -65,7 +66,7 @@ impl Space {
         Ok(space)
     }
 
-    /// Requires that every point has a [`Configuration`] and that there is no axis too many.
+    /// Checks that every point has a [`Configuration`] and that no axis is unknown.
     fn check(&self) -> std::result::Result<(), String> {
         let lengths = self.fields.iter().map(|(name, values)| (name.as_str(), values.len()));
         if let Some((name, _)) = lengths.chain([(SWIZZLE, self.swizzles.len())]).find(|(_, length)| *length == 0) {
@@ -96,7 +97,7 @@ impl Space {
         self.kind
     }
 
-    /// How many points there are.
+    /// Number of points.
     pub fn count(&self) -> u64 {
         self.configs() * self.swizzles.len() as u64
     }
@@ -128,7 +129,7 @@ impl Space {
 /// The values of each axis, by its name.
 type Axes = BTreeMap<String, Vec<Value>>;
 
-/// Reads the tables of the kinds of `family`; what is wrong with them otherwise.
+/// Parses the tables of the kinds of `family`; the error says what is wrong with them.
 fn parse(text: &str, family: Family) -> std::result::Result<Vec<Space>, String> {
     let mut tables: BTreeMap<String, Axes> = toml::from_str(text).map_err(|error| error.to_string())?;
     let kinds = || Kind::ALL.into_iter().filter(|kind| kind.family() == family);
@@ -155,7 +156,7 @@ pub fn family_name(family: Family) -> &'static str {
 pub(crate) mod tests {
     use super::*;
 
-    /// A part of the built-in space of the sm_80 family, with what is shipped of it and points for every gate.
+    /// A part of the built-in space of the sm_80 family, with its shipped variants and points for every gate.
     pub fn small() -> Space {
         let mut space = Space::built_in(Family::Sm80).unwrap().remove(0);
         for (name, values) in &mut space.fields {

@@ -1,4 +1,4 @@
-//! What a tuning run searches: cases, their candidates, and parts of these.
+//! The tasks of a tuning run: cases, their candidates, and shards.
 
 use contract::tile::Configuration;
 use serde::{Deserialize, Serialize};
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::record::Case;
 
-/// A part of the candidates: number `index` of `count`, from 1.
+/// A shard of the candidates: number `index` of `count`, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
-    /// Which part.
+    /// Number of this shard.
     pub index: usize,
-    /// Of how many.
+    /// Total number of shards.
     pub count: usize,
 }
 
 impl Shard {
-    /// Everything.
+    /// All candidates.
     pub const WHOLE: Self = Self { index: 1, count: 1 };
 
-    /// Whether candidate number `candidate` is in it. Neighbours, which resemble each other, go to different parts.
+    /// Whether it contains candidate number `candidate`. Neighbours, which are similar, go to different shards.
     pub fn contains(self, candidate: usize) -> bool {
         candidate % self.count == self.index - 1
     }
@@ -46,7 +46,7 @@ pub struct Participant {
     pub config: Configuration,
 }
 
-/// A case, who takes part, and who is to be beaten.
+/// A case with its candidates and incumbent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     /// The case.
@@ -58,7 +58,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// The task with the part of the candidates that is in `shard`.
+    /// The task with the candidates in `shard` only.
     pub fn part(mut self, shard: Shard) -> Self {
         let mut index = 0;
         self.participants.retain(|_| {

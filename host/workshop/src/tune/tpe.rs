@@ -1,8 +1,8 @@
 //! The tree-structured Parzen estimator (Bergstra, Bardenet, Bengio & Kégl 2011) over a finite set of candidates.
 //!
-//! What was measured is divided into the better quarter and the rest. Along every axis each of the two has a density, a sum
-//! of kernels around its members; the candidate whose density among the better exceeds that among the rest by most is
-//! measured next. Since the set is finite, all of it is weighed, nothing is drawn.
+//! The trials so far are divided into the better quarter and the rest. Along every axis each of the two groups has a
+//! density: a sum of kernels around its members. The candidate with the largest ratio of the better group's density to
+//! the rest's is measured next. Since the set is finite, all candidates are evaluated and none is drawn.
 
 use std::collections::BTreeSet;
 
@@ -10,24 +10,24 @@ use super::features::{Axis, Features};
 use super::latin_hypercube;
 use crate::error::Result;
 
-/// Candidates that are proposed at once: they are measured in the same turns.
+/// Number of candidates proposed at once, to be measured in the same turns.
 const BATCH: usize = 4;
-/// Trials before the first proposal, spread over all axes, at least.
+/// Minimum number of trials before the first proposal, spread over all axes.
 const FIRST_TRIALS: usize = 8;
-/// One of so many trials begins the search.
+/// One in this many trials is made before the first proposal.
 const FIRST_PART: usize = 4;
-/// One of so many trials is among the better.
+/// One in this many trials is in the better group.
 const BETTER_PART: usize = 4;
-/// Weight of the uniform density that every sum of kernels contains.
+/// Weight of the uniform prior in every density.
 const PRIOR: f64 = 1.0;
 
-/// Measures candidates as [`Lab::measure`](super::search::Lab::measure).
+/// Measures candidates like [`Lab::measure`](super::search::Lab::measure).
 pub type Measure<'a> = dyn FnMut(&[usize]) -> Result<Vec<Option<f64>>> + 'a;
 
-/// The candidates that TPE measured, `trials` of them or until `measure` gives fewer results than it was asked for.
+/// The candidates that TPE measured: `trials` of them, or fewer if `measure` returns fewer results than requested.
 ///
 /// # Errors
-/// As `measure`.
+/// Those of `measure`.
 pub fn search(features: &Features, trials: usize, seed: u64, measure: &mut Measure<'_>) -> Result<Vec<usize>> {
     let trials = trials.min(features.count());
     let first = (trials / FIRST_PART).max(FIRST_TRIALS).min(trials);
@@ -37,7 +37,7 @@ pub fn search(features: &Features, trials: usize, seed: u64, measure: &mut Measu
     while !next.is_empty() {
         let results = measure(&next)?;
         let complete = results.len() == next.len();
-        // What does not run is as bad as can be: its neighbours are avoided, too.
+        // A candidate that does not run counts as the worst, so that its neighbours are avoided too.
         measured.extend(next.iter().zip(results).map(|(&index, ratio)| (index, ratio.unwrap_or(f64::INFINITY))));
         if !complete {
             break;
@@ -67,8 +67,8 @@ fn propose(features: &Features, measured: &[(usize, f64)], left: &BTreeSet<usize
     promising.into_iter().take(count).map(|(index, _)| index).collect()
 }
 
-/// The density of `group` along `axis`, one number for each level: a uniform prior and a kernel around each member, whose
-/// width shrinks as the group grows.
+/// The density of `group` along `axis`, per level: a uniform prior plus a kernel around each member, whose width
+/// shrinks as the group grows.
 fn density(axis: &Axis, group: &[(usize, f64)], level: impl Fn(usize) -> usize) -> Vec<f64> {
     let width = (axis.levels as f64 / (1.0 + group.len() as f64).sqrt()).max(0.5);
     let kernel = |from: usize, to: usize| match axis.ordered {
@@ -107,14 +107,14 @@ mod tests {
         pool
     }
 
-    /// A bowl around one configuration.
+    /// A convex cost around one configuration.
     fn cost(config: &Configuration) -> f64 {
         let distance = |value: u32, best: u32| (f64::from(value) - f64::from(best)).powi(2);
         1.0 + 0.1 * (distance(config.block_m(), 5) + distance(config.block_n(), 2))
             + 0.05 * (distance(config.warps(), 3) + distance(config.stages(), 1))
     }
 
-    /// Trials until the optimum was measured.
+    /// Number of trials until the optimum was measured.
     fn trials_of_tpe(pool: &[Configuration], seed: u64) -> usize {
         let mut count = 0;
         let mut found = None;

@@ -19,20 +19,20 @@ use crate::tune::task::{Participant, Shard};
 use contract::config::Mask;
 use contract::tile::Sm80;
 
-/// A GPU with candidates called `c0`, `c1`, …, of which `c0` is the incumbent.
+/// A GPU with candidates `c0`, `c1`, …; `c0` is the incumbent.
 struct Machine {
     behaviours: Vec<Behaviour>,
-    /// The candidate that makes the GPU unusable.
+    /// Index of the candidate that makes the GPU unusable.
     deadly: Option<usize>,
     lost: Rc<Cell<bool>>,
-    /// Who was opened, in order.
+    /// The contenders opened so far.
     opened: RefCell<Vec<String>>,
-    /// Interrupts the run when so many were opened.
+    /// Interrupts the run after this many were opened.
     patience: usize,
     stop: AtomicBool,
 }
 
-/// A contender on a GPU that all share: what makes it unusable makes every other fail, too.
+/// A contender on a shared GPU: once one makes it unusable, all others fail too.
 struct Sharing {
     stub: Stub,
     deadly: bool,
@@ -113,7 +113,7 @@ impl Machine {
         }
     }
 
-    /// Twenty candidates of which number 13 takes half the time of the incumbent.
+    /// Twenty candidates; number 13 takes half the time of the incumbent.
     fn with_a_planted_winner() -> Self {
         let time = |index: u32| if index == 13 { 5.0 } else { 10.0 + f64::from(index * 7 % 20) };
         Self::new((0..20).map(|index| Behaviour::Takes(time(index))).collect())
