@@ -1,6 +1,6 @@
-//! The entries of the PTX: one for each variant of the contract, or for each candidate of a tuning run.
+//! The entries of the PTX: one per variant of the contract, or per candidate of a tuning run.
 
-/// Declares what an entry is, as a type, for the function of its kind.
+/// Declares the type that specialises an entry.
 macro_rules! kernel_of {
     ($kind:ident: $value:expr, $element:ident, $sequence:ty, $mask:ty, $scores:tt) => {
         const TILE: $kind = $value;
@@ -20,7 +20,7 @@ macro_rules! kernel_of {
     };
 }
 
-/// What an entry does to scores, of what its variant says behind the mask.
+/// The score modifications of an entry, from the text after the mask in its variant's line.
 macro_rules! score_mod_of {
     ([], $sequence:ty) => {
         score_mod::Unmodified
@@ -30,7 +30,7 @@ macro_rules! score_mod_of {
     };
 }
 
-/// Declares the entry of one variant, by its kind, where its family is compiled.
+/// Declares the entry of one variant, according to its kind, if its family is being compiled.
 macro_rules! entry {
     (Sm80 $entry:ident, $element:ident, $sequence:ty, $mask:ty, $scores:tt, $tile:expr) => {
         #[cfg(feature = "sm_80")]
@@ -94,7 +94,7 @@ macro_rules! entry {
 #[cfg(not(feature = "candidates"))]
 macro_rules! entries {
     ($($entry:ident: $kind:ident { $($config:tt)* }, $element:ident, $sequence:ident $(($length:literal))?, $mask:ident $(, $scores:ident)?;)*) => {
-        // A module for each, so that each is a codegen unit of its own, and an edit compiles those again that it touches.
+        // One module each, so that each entry is a codegen unit, and an edit recompiles only the entries that it affects.
         $(mod $entry {
             #[allow(unused_imports, reason = "the entries of the other families are left out")]
             use super::shipped::*;
@@ -112,7 +112,7 @@ macro_rules! entries {
 #[cfg(not(feature = "candidates"))]
 contract::for_every_variant!(entries);
 
-/// What the declarations of the variants' entries name.
+/// Names that the declarations of the variants' entries use.
 #[cfg(not(feature = "candidates"))]
 mod shipped {
     pub use contract::args::ForwardArgs;
@@ -129,7 +129,7 @@ mod shipped {
     pub(crate) use crate::shared_tile;
 }
 
-/// The entries of a tuning run in the place of the variants': `cargo xtask ptx --variants` writes their declarations.
+/// The entries of a tuning run, in place of the variants'; `cargo xtask ptx --variants` writes their declarations.
 #[cfg(feature = "candidates")]
 mod candidates {
     use crate::device::attention::kernel::Kernel;

@@ -1,10 +1,10 @@
-//! FlashAttention forward kernels for S = 512, D = 64, fp16, written in Rust and compiled to PTX.
+//! FlashAttention forward kernels for fp16 and bf16, head dimensions up to 128, written in Rust and compiled to PTX.
 //!
-//! What an entry computes: `O = softmax(scale · Q Kᵀ + mask) · V` for every batch and head, and optionally
+//! An entry computes `O = softmax(scale · Q Kᵀ + mask) · V` for every batch and head, and optionally
 //! `LSE = ln Σ exp(scale · q·k)`, after Dao et al., *FlashAttention-2* (arXiv 2307.08691).
 //!
-//! `device`, only for `nvptx64`, holds one file per PTX instruction family and the kernels; `entries` makes one entry for
-//! each variant. What both sides of a launch agree on is the crate `contract`, in the folder beside this one's source.
+//! `device`, only for `nvptx64`, has one file per PTX instruction family, and the kernels; `entries` declares one entry
+//! per variant. The definitions shared by both sides of a launch are in the crate `contract`, in the folder next to this source.
 //! [`shared_tile`] also builds on the host, where its proofs are tested.
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx))]
@@ -25,7 +25,7 @@ mod device;
 #[cfg(all(target_arch = "nvptx64", any(feature = "sm_80", feature = "sm_90a")))]
 mod entries;
 
-/// What the kernels of other crates are written with.
+/// Building blocks for the kernels of other crates.
 #[cfg(target_arch = "nvptx64")]
 #[doc(hidden)]
 pub use device::{codegen, ptx};

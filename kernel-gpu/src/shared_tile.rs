@@ -8,9 +8,9 @@ use core::marker::PhantomData;
 
 /// Bytes of one chunk: a `cp.async` copy, an `ldmatrix` row, a 16-byte load or store.
 pub const CHUNK_BYTES: u32 = 16;
-/// Rows of an 8×8 matrix of `ldmatrix`, which are read together.
+/// Rows of an `ldmatrix` 8×8 matrix, which are read together.
 const MATRIX_ROWS: u32 = 8;
-/// 16-byte groups that the 32 four-byte banks serve at once.
+/// Number of 16-byte groups that the 32 four-byte banks serve at once.
 const BANK_GROUPS: u32 = 8;
 
 /// An element type of a tile.
@@ -35,16 +35,16 @@ impl Element for Bf16 {
     const BYTES: u32 = 2;
 }
 
-/// Where the chunk of a row is stored within that row.
+/// Permutation of the chunks within a row.
 pub trait Swizzle {
-    /// Chunks that are permuted among each other, a power of two; the chunks of a row must be a multiple of it.
+    /// Number of chunks that are permuted among each other, a power of two; a row's number of chunks is a multiple of it.
     const SPAN: u32;
 
-    /// Neighbouring rows that are permuted alike.
+    /// Number of neighbouring rows with the same permutation.
     const ROWS_ALIKE: u32;
 }
 
-/// What is XORed into the chunk index of `row`.
+/// The value XORed into the chunk index in `row`.
 #[inline(always)]
 const fn swizzle_of_row<S: Swizzle>(row: u32) -> u32 {
     row / S::ROWS_ALIKE % S::SPAN
@@ -69,7 +69,7 @@ impl Swizzle for Swizzle128 {
     const ROWS_ALIKE: u32 = 1;
 }
 
-/// The chunk index is XORed with half of the row index modulo 4, for tiles of 64-byte rows, two of which pass all banks. The same
+/// The chunk index is XORed with half of the row index modulo 4, for tiles of 64-byte rows, two of which span all banks. The same
 /// pattern as the 64-byte swizzle mode of TMA and wgmma.
 #[derive(Clone, Copy, Debug)]
 pub struct Swizzle64;
@@ -79,15 +79,15 @@ impl Swizzle for Swizzle64 {
     const ROWS_ALIKE: u32 = 2;
 }
 
-/// How the rows of a tile lie.
+/// Layout of the rows of a tile.
 pub trait RowLayout {
-    /// Elements of a row.
+    /// Elements per row.
     const COLUMNS: u32;
-    /// How the chunks of a row are permuted.
+    /// Permutation of the chunks of a row.
     type Swizzle: Swizzle;
 }
 
-/// Rows of `COLUMNS` elements, with the swizzle `S`.
+/// Rows of `COLUMNS` elements with swizzle `S`.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<const COLUMNS: u32, S>(PhantomData<S>);
 
@@ -119,18 +119,18 @@ impl<E: Element, const ROWS: u32, L: RowLayout> SharedTile<E, ROWS, L> {
     pub const BYTES: u32 = ROWS * Self::PITCH;
     /// Chunks of one row.
     pub const CHUNKS_PER_ROW: u32 = Self::PITCH / CHUNK_BYTES;
-    /// Neighbouring chunks of a row that as many neighbouring threads copy: the largest power of two of which a row is a multiple.
+    /// Chunks of a row that as many neighbouring threads copy: the largest power of two that divides a row's number of chunks.
     pub const CHUNKS_TOGETHER: u32 = 1 << Self::CHUNKS_PER_ROW.trailing_zeros();
-    /// How many times [`Self::CHUNKS_TOGETHER`] chunks a row has.
+    /// Number of groups of [`Self::CHUNKS_TOGETHER`] chunks in a row.
     pub const SECTIONS: usize = (Self::CHUNKS_PER_ROW / Self::CHUNKS_TOGETHER) as usize;
-    /// Bytes from a chunk to that in the same place of the next section: the swizzle permutes chunks within a section.
+    /// Distance between chunks in the same place of consecutive sections: the swizzle permutes chunks within a section.
     pub const SECTION_BYTES: u32 = Self::CHUNKS_TOGETHER * CHUNK_BYTES;
-    /// Rows after which the swizzle repeats.
+    /// Number of rows after which the swizzle repeats.
     pub const SWIZZLE_ROWS: u32 = L::Swizzle::SPAN * L::Swizzle::ROWS_ALIKE;
-    /// Alignment that the base address needs: one row of banks.
+    /// Required alignment of the base address: one row of banks.
     pub const ALIGNMENT: u32 = 128;
 
-    /// Proof, by evaluation, that every chunk is 16-byte aligned, inside the tile, and read without bank conflicts.
+    /// Compile-time proof that every chunk is 16-byte aligned, inside the tile, and read without bank conflicts.
     const LAYOUT_IS_SOUND: () = {
         assert!(
             Self::PITCH.is_multiple_of(CHUNK_BYTES),
@@ -184,11 +184,11 @@ impl<E: Element, const ROWS: u32, L: RowLayout> SharedTile<E, ROWS, L> {
         self.base + Self::offset(row, chunk)
     }
 
-    /// Shared-memory address of a chunk, from the `address` of another: `rows` rows below it, and in the column whose index
-    /// differs from its own by the bits of `chunks` within the span of the swizzle and is larger by the others. One exclusive or
-    /// and an offset, where [`Self::chunk`] begins anew.
+    /// Shared-memory address of another chunk, from the `address` of one: `rows` rows below, in the column whose index differs by
+    /// XOR with `chunks` within the span of the swizzle, and is larger by the remaining bits. Costs one XOR and an addition, where
+    /// [`Self::chunk`] starts from scratch.
     ///
-    /// Nothing is carried within the span: the bits of `rows` are clear in the row of `address`, or the swizzle repeats after `rows`.
+    /// There must be no carry within the span: the bits of `rows` are clear in the row of `address`, or the swizzle repeats after `rows`.
     #[inline(always)]
     pub const fn relative_chunk(address: u32, rows: u32, chunks: u32) -> u32 {
         const {
@@ -199,7 +199,7 @@ impl<E: Element, const ROWS: u32, L: RowLayout> SharedTile<E, ROWS, L> {
         (address ^ swizzled) + rows * Self::PITCH + (chunks - within) * CHUNK_BYTES
     }
 
-    /// Part `index` of the tile's parts of `COUNT` rows, a tile of its own: the swizzle repeats after so many rows.
+    /// Part `index` of the tile in parts of `COUNT` rows, as a tile of its own: the swizzle repeats after that many rows.
     #[inline(always)]
     pub const fn part<const COUNT: u32>(self, index: u32) -> SharedTile<E, COUNT, L> {
         const {
@@ -219,7 +219,7 @@ mod tests {
 
     type Tile<L> = SharedTile<F16, 64, L>;
 
-    /// The rows of heads of 32, 64, 96 and 128 columns.
+    /// Expands for the rows of heads of 32, 64, 96 and 128 columns.
     macro_rules! for_every_row {
         ($check:ident) => {
             $check::<Row<32, Swizzle64>>();

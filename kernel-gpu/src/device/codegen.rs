@@ -1,6 +1,6 @@
-//! Everything that differs between code generators: how an entry is declared, how a thread learns its indices, how it
-//! waits for others, where dynamic shared memory begins. The names are those of `cuda_std` where it has them. An rlib needs no panic handler, and
-//! no entry can panic: `cargo xtask ptx` refuses PTX with a call in it.
+//! Everything that differs between code generators: declaration of entries, thread indices, barriers, and the start of
+//! dynamic shared memory. Names are those of `cuda_std` where it has them. An rlib needs no panic handler, and no entry can
+//! panic: `cargo xtask ptx` refuses PTX that contains a call.
 
 #[cfg(feature = "rust_cuda")]
 mod rust_cuda;
@@ -17,7 +17,7 @@ pub(crate) use rust_cuda::kernel;
 #[cfg(not(feature = "rust_cuda"))]
 pub(crate) use rustc::kernel;
 
-/// A special register of the calling thread, of 32 bits.
+/// Reads a 32-bit special register.
 macro_rules! special_register {
     ($name:literal) => {{
         let value: u32;
@@ -30,15 +30,15 @@ macro_rules! special_register {
 }
 pub(crate) use special_register;
 
-/// Address of the second argument of the entry `$name`.
+/// Address of the second argument of entry `$name`.
 ///
-/// By assembly: what Rust's reference to an argument by value points to may be a copy in local memory. Both code generators
-/// name the parameter so.
+/// Taken by assembly, since Rust's reference to a by-value argument may point to a copy in local memory. Both code generators
+/// use this parameter name.
 #[cfg(feature = "sm_90a")]
 macro_rules! tensor_maps {
     ($name:ident) => {{
         let address: u64;
-        // SAFETY: taking an address has no effect; the entry has a second parameter, which every thread may read.
+        // SAFETY: taking an address has no effect; the entry has a second parameter, readable by every thread.
         unsafe {
             core::arch::asm!(
                 concat!("mov.b64 {0}, ", stringify!($name), "_param_1;\n\tcvta.param.u64 {0}, {0};"),
@@ -52,9 +52,9 @@ macro_rules! tensor_maps {
 #[cfg(feature = "sm_90a")]
 pub(crate) use tensor_maps;
 
-/// Dynamic shared memory. That of `cuda_std` is aligned to 16 bytes only, less than swizzled tiles need.
+/// Dynamic shared memory. `cuda_std`'s is aligned to 16 bytes only, less than swizzled tiles need.
 pub mod shared {
-    /// Declares dynamic shared memory, in every crate with kernels once: what its PTX refers to it has to declare.
+    /// Declares dynamic shared memory. Once per crate with kernels: PTX must declare the symbols that it refers to.
     #[doc(hidden)]
     #[macro_export]
     macro_rules! dynamic_shared_memory {

@@ -12,13 +12,13 @@ use crate::shared_tile::F16;
 use contract::config::WARP_SIZE;
 use contract::probe::{ProbeArgs, THREADS};
 
-/// Two fp16 numbers from 0.5 to 1 that depend on `index`: products of zeros would take less power, and reach more.
+/// Two fp16 numbers from 0.5 to 1 that depend on `index`: products of zeros would draw less power and run faster.
 #[inline(always)]
 fn operand(index: u32) -> u32 {
     0x3800_3800 | (index.wrapping_mul(0x9e37_79b9) & 0x03ff_03ff)
 }
 
-/// Writes the sum of what a thread accumulated, so that no product can be left out.
+/// Stores the sum of a thread's accumulators, so that no product is optimised away.
 ///
 /// # Safety
 /// `sink` holds an f32 for every thread of the grid.
@@ -31,7 +31,7 @@ unsafe fn keep<const N: usize>(sink: u64, accumulators: &[[f32; 4]; N]) {
         }
     }
     let thread = block_idx_x() as u64 * THREADS as u64 + thread_idx_x() as u64;
-    // SAFETY: a word that only this thread writes, as the caller says.
+    // SAFETY: only this thread writes the word, which the caller vouches for.
     unsafe { memory::store_global_f32(sink + thread * 4, sum) };
 }
 
@@ -50,7 +50,7 @@ kernel! {
             });
             iteration += 1;
         }
-        // SAFETY: what the host promises of the launch.
+        // SAFETY: the host's promise about the launch.
         unsafe { keep(args.sink, &accumulators) };
     }
 }
@@ -73,7 +73,7 @@ kernel! {
             offset += 4 * THREADS;
         }
         fence_async_shared();
-        // SAFETY: all threads of the block come here.
+        // SAFETY: all threads of the block are here.
         unsafe { sync::block() };
         type Operand<const ROWS: u32> = SharedTile<F16, ROWS, Row<WGMMA_DEPTH, Swizzle128>>;
         let a = Descriptor::<KMajor, Operand<WGMMA_M>>::new(shared);
@@ -82,8 +82,8 @@ kernel! {
         let mut iteration = 0;
         while iteration < args.iterations {
             accumulators.pin();
-            // SAFETY: the whole warpgroup comes here, with operands that were written before the barrier; nothing touches
-            // the accumulators between the fence and the wait.
+            // SAFETY: the whole warpgroup is here, with operands written before the barrier; the accumulators are not touched
+            // between the fence and the wait.
             unsafe {
                 wgmma::fence();
                 accumulators.multiply_accumulate::<F16, _, _>(a, b);
@@ -96,7 +96,7 @@ kernel! {
             accumulators.pin();
             iteration += 1;
         }
-        // SAFETY: what the host promises of the launch.
+        // SAFETY: the host's promise about the launch.
         unsafe { keep(args.sink, &accumulators) };
     }
 }

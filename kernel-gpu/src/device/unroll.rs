@@ -1,8 +1,8 @@
-//! Loops that are unrolled in the source, so that arrays indexed by the loop variable stay in registers whatever the
-//! code generator's own unrolling does.
+//! Loops unrolled in the source, so that arrays indexed by the loop variable stay in registers, independent of the code
+//! generator's own unrolling.
 
-/// `unrolled!(at most LIMIT; for I in COUNT => { body })`: the body once for each `I` in `0..COUNT`, with `I` a constant.
-/// `COUNT` is a constant of at most `LIMIT`, one of 2, 4, 8, 16.
+/// `unrolled!(at most LIMIT; for I in COUNT => { body })`: repeats the body for each `I` in `0..COUNT`, with `I` a constant.
+/// `COUNT` is a constant of at most `LIMIT`, which is 2, 4, 8 or 16.
 macro_rules! unrolled {
     (at most 2; for $i:ident in $count:expr => $body:block) => {
         unrolled!(@each 2; $i $count, $body; 0 1)

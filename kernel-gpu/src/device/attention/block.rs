@@ -1,4 +1,4 @@
-//! What the calling thread's block computes, and what it attends to.
+//! The work of the calling thread's block: its query rows, and the keys that they attend to.
 
 use core::marker::PhantomData;
 
@@ -24,7 +24,7 @@ pub struct Block<'a, K> {
     work: BlockWork,
     /// The query tile.
     tile: SequenceTile,
-    /// Query rows of the block; those at or beyond [`Self::length`] are not there.
+    /// Query rows of the block; those from [`Self::length`] on do not exist.
     rows: u32,
     /// Threads of the block.
     pub threads: u32,
@@ -32,26 +32,26 @@ pub struct Block<'a, K> {
 }
 
 impl<'a, K: Kernel> Block<'a, K> {
-    /// The calling thread's block, of `rows` rows and `threads` threads; `None` where it has nothing to compute.
+    /// The calling thread's block, with `rows` rows and `threads` threads; `None` if it has nothing to compute.
     #[inline(always)]
     pub fn current(args: &'a ForwardArgs, rows: u32, threads: u32) -> Option<Self> {
         let work = K::Sequence::only_work(args, K::Mask::ORDER, thread::block_idx_x());
         Self::of(args, work, rows, threads)
     }
 
-    /// The query tile of `rows` rows that `work` is, if there is one.
+    /// The block of work item `work`, a query tile of `rows` rows, if that exists.
     #[inline(always)]
     fn of(args: &'a ForwardArgs, work: BlockWork, rows: u32, threads: u32) -> Option<Self> {
         let tile = K::Sequence::tile(args, work, rows)?;
         Some(Self { args, work, tile, rows, threads, _kernel: PhantomData })
     }
 
-    /// The same block, whose work is computed again ([`hidden::again`]).
+    /// The same block, with its work recomputed ([`hidden::again`]).
     #[cfg(feature = "sm_80")]
     #[inline(always)]
     pub fn again(&self) -> Self {
         let work = K::Sequence::work(self.args, K::Mask::ORDER, hidden::again(thread::block_idx_x()));
-        // There is one, as before. An `Option` of a block would lie in local memory.
+        // The tile exists, as before. An `Option` of a block would be placed in local memory.
         let tile = K::Sequence::tile(self.args, work, self.rows).unwrap_or(SequenceTile::EMPTY);
         Self { work, tile, ..*self }
     }
@@ -80,7 +80,7 @@ impl<'a, K: Kernel> Block<'a, K> {
         HeadRows::new::<K::Element>(self.args.o, &self.args.o_strides, self.work, self.tile.begin)
     }
 
-    /// What it attends to.
+    /// The keys and values that it attends to.
     #[inline(always)]
     pub fn attended(&self) -> Attended<'a, K> {
         let Rows { begin, length } = K::Sequence::keys(self.args, self.tile);
@@ -88,14 +88,14 @@ impl<'a, K: Kernel> Block<'a, K> {
         Attended { block: *self, begin, length, position: self.tile.first_row.wrapping_add(first) }
     }
 
-    /// What is done to the head's scores.
+    /// The score modifications of the head.
     #[cfg(feature = "sm_80")]
     #[inline(always)]
     pub fn score_mod(&self) -> K::ScoreMod {
         K::ScoreMod::of_head(self.args, self.work)
     }
 
-    /// Address of the LSE of the head's row 0; `None` when it is not wanted.
+    /// Address of LSE of the head's row 0; `None` if not requested.
     #[inline(always)]
     pub fn lse(&self) -> Option<u64> {
         let elements = K::Sequence::lse_row(self.args, self.work, self.tile);
@@ -106,29 +106,29 @@ impl<'a, K: Kernel> Block<'a, K> {
 /// The keys and values of a block's sequence.
 #[derive(Clone, Copy)]
 pub struct Attended<'a, K> {
-    // By value: a reference would keep it in local memory where the compiler does not see through it.
+    // By value: a reference that the compiler cannot resolve would force it into local memory.
     block: Block<'a, K>,
-    /// Row of K and V at which the sequence begins.
+    /// First row of the sequence in K and V.
     begin: u32,
-    /// Its keys.
+    /// Number of keys.
     pub length: u32,
-    /// Where the first query row of the block is among them ([`Sequence::first_position`]): what masks take for its row.
+    /// Position of the block's first query row among the keys ([`Sequence::first_position`]), as masks take it.
     pub position: u32,
 }
 
 impl<K: Kernel> Attended<'_, K> {
-    /// The first key of the step of `keys` keys in which the first is that any of the block's rows attends to.
+    /// First key of the first step (of `keys` keys) with a key that any of the block's rows attends to.
     #[inline(always)]
     pub fn first_key(&self, keys: u32) -> u32 {
         if K::Mask::HAS_BEGIN { K::Mask::keys_begin(self.block.args, self.position) / keys * keys } else { 0 }
     }
 
-    /// Steps of `keys` keys from there on until none is left that any of the block's rows attends to; one at least.
+    /// Number of steps of `keys` keys from there to the last key that any of the block's rows attends to; at least one.
     #[inline(always)]
     pub fn steps(&self, keys: u32) -> u32 {
         let positions_end = self.position.wrapping_add(self.block.rows);
         let (begin, end) = (self.first_key(keys), K::Mask::keys_end(self.block.args, positions_end, self.length));
-        // Rows that attend to nothing have a step that is masked.
+        // Rows that attend to nothing get one step, fully masked.
         let may_be_none = K::Mask::HAS_BEGIN || K::Sequence::MAY_HAVE_NO_KEY;
         let end = if may_be_none { end.max(begin + 1) } else { end };
         (end - begin).div_ceil(keys)

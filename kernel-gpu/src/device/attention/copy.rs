@@ -1,4 +1,4 @@
-//! Copies of tiles from global to shared memory by all threads of a block, 16 bytes each at a time.
+//! Copies of tiles from global to shared memory by all threads of a block, 16 bytes per thread at a time.
 
 use super::block::Block;
 use super::head_rows::{HeadRows, has_chunk};
@@ -9,33 +9,33 @@ use crate::device::hidden;
 use crate::device::ptx::cp_async;
 use crate::device::unrolled;
 
-/// What the calling thread copies of the rows of a head: a chunk in each section of some of them, neighbouring threads
+/// The calling thread's part of the copies of a head's rows: a chunk per section of some rows. Neighbouring threads copy
 /// neighbouring chunks.
 #[derive(Clone, Copy)]
 pub struct Copies {
-    /// Address of the first of its chunks that is copied next.
+    /// Address of its first chunk in the next tile.
     global: u64,
     /// Bytes from one row to the next.
     pitch: u64,
 }
 
 impl Copies {
-    /// Of `rows` from `first_row` on, to tiles of `ROWS` rows.
+    /// Copies `rows` from `first_row` on to tiles of `ROWS` rows.
     #[inline(always)]
     pub fn new<K: Kernel, const ROWS: u32>(rows: HeadRows, first_row: u32, lane: Lane) -> Self {
         let (row, chunk) = place::<K, ROWS>(lane);
         Self { global: rows.chunk(first_row + row, chunk), pitch: rows.pitch }
     }
 
-    /// Starts copying the next `ROWS` rows to `tile`, which are those from `first_row` on of `length`; what is beyond the last row and
-    /// beyond the end of a row become zeros.
+    /// Starts copying the next `ROWS` rows to `tile`: rows `first_row` on, of `length`. Rows beyond the last, and columns beyond
+    /// the end of a row, become zeros.
     ///
-    /// With `IN_TURN`, each address is computed from the one before. Otherwise the compiler may compute them from numbers that
-    /// it keeps in registers.
+    /// With `IN_TURN`, each address is computed from the previous one. Otherwise the compiler may compute them from values that it
+    /// keeps in registers.
     ///
     /// # Safety
-    /// All threads of the block call this together; the rows are those of one of its tensors; `tile` is not accessed until a wait for
-    /// the copies and a barrier.
+    /// All threads of the block call this together; the rows belong to a tensor of the launch; `tile` is not accessed until a wait
+    /// for the copies and a barrier.
     #[inline(always)]
     pub unsafe fn start<K: Kernel, const ROWS: u32, const IN_TURN: bool>(
         &mut self,
@@ -46,7 +46,7 @@ impl Copies {
     ) {
         let rows_per_pass = block.threads / Tile::<K, ROWS>::CHUNKS_TOGETHER;
         let (row, chunk) = place::<K, ROWS>(lane);
-        // What is beyond the end of a row is like what is beyond the last row.
+        // Columns beyond the end of a row are treated like rows beyond the last.
         let length = |section: u32| {
             let chunk = section * Tile::<K, ROWS>::CHUNKS_TOGETHER + chunk;
             if has_chunk(block.args, chunk) { length } else { 0 }
@@ -66,8 +66,8 @@ impl Copies {
             unrolled!(at most 4; for section in Tile::<K, ROWS>::SECTIONS => {
                 let offset = section as u32 * Tile::<K, ROWS>::SECTION_BYTES;
                 let (shared, global) = (shared + offset, self.global + offset as u64);
-                // SAFETY: both chunks are 16-byte aligned by the tile's layout and the launch's checks; what is beyond the end
-                // is not read.
+                // SAFETY: both chunks are 16-byte aligned by the tile's layout and the launch's checks; nothing beyond the end is
+                // read.
                 unsafe {
                     if K::Sequence::HAS_TAIL {
                         cp_async::copy_16_or_zeros(shared, global, first_row + rows < length(section as u32));
@@ -81,8 +81,8 @@ impl Copies {
                 self.global = hidden::address_again(self.global);
             }
         };
-        // As many passes as are worth unrolling: every condition is a constant, as is the number of passes that are left. A tile
-        // with fewer chunks than there are threads leaves some of them nothing to copy.
+        // Unrolled as far as it pays: every condition is a constant, and so is the number of remaining passes. If a tile has fewer
+        // chunks than there are threads, some threads copy nothing.
         unrolled!(at most 16; for pass in 16 => {
             if pass as u32 * rows_per_pass < ROWS && (rows_per_pass <= ROWS || row < ROWS) {
                 copy_pass(pass as u32);

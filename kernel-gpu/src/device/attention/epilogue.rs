@@ -14,14 +14,14 @@ use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::{MMA_M, WARP_SIZE};
 
-/// log 2, which turns base-2 logarithms to natural ones.
+/// ln 2, which converts base-2 to natural logarithms.
 const LN_2: f32 = core::f32::consts::LN_2;
 
-/// Completes the row sums, normalises O and stores it, and LSE where it is wanted.
+/// Completes the row sums, normalises O and stores it, and LSE if requested.
 ///
 /// # Safety
-/// The whole warp calls this together, for its rows of the block from `warp_row` on; nobody else accesses these rows of
-/// `tile`, and a barrier lies behind the last reads of what was there.
+/// The whole warp calls this together, for its rows of the block from `warp_row` on; no other warp accesses these rows of
+/// `tile`, and a barrier follows the last reads of their previous contents.
 #[cfg(feature = "sm_90a")]
 #[inline(always)]
 pub unsafe fn finish<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
@@ -39,7 +39,7 @@ pub unsafe fn finish<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     }
 }
 
-/// [`finish`] with sums of whole rows. With [`Kernel::EXCHANGE`], O does not go through the tile.
+/// [`finish`] with complete row sums. With [`Kernel::EXCHANGE`], O bypasses the tile.
 ///
 /// # Safety
 /// As for [`finish`].
@@ -52,8 +52,8 @@ pub unsafe fn store<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     block: &Block<'_, K>,
     lane: Lane,
 ) {
-    // SAFETY: the caller has the warp together; the launch's O has the block's rows before the end, and the warp alone
-    // writes its own.
+    // SAFETY: the caller has the warp together; rows before the end lie within the launch's O, and only this warp writes
+    // them.
     unsafe {
         normalise::<K, M_TILES>(&mut output, softmax);
         if K::EXCHANGE {
@@ -63,7 +63,7 @@ pub unsafe fn store<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
         }
     }
     if let Some(lse) = block.lse() {
-        // SAFETY: the head has an element of LSE for each row before the end; the warp alone writes those of its rows.
+        // SAFETY: LSE has an element for each row before the end; only this warp writes those of its rows.
         unsafe { store_lse(softmax, lse, warp_row, block, lane) };
     }
 }
@@ -78,13 +78,13 @@ fn normalise<K: Kernel, const M_TILES: usize>(output: &mut Output<K, M_TILES>, s
     });
 }
 
-/// What a row of O with the sum l is multiplied by: 1/l, or 0 of a row that attended to nothing.
+/// The factor that normalises a row of O with sum l: 1/l, or 0 if the row attended to nothing.
 #[inline(always)]
 pub fn normaliser(sum: f32) -> f32 {
     if sum == 0.0 { 0.0 } else { math::reciprocal(sum) }
 }
 
-/// Stores O in 16-byte pieces: through the warp's own rows of `tile`, where the accumulator layout becomes rows.
+/// Stores O in 16-byte pieces, through the warp's own rows of `tile`, which turn the accumulator layout into rows.
 ///
 /// # Safety
 /// As for [`finish`].
@@ -105,7 +105,7 @@ unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     // SAFETY: the caller has the warp together.
     unsafe { sync::warp() };
 
-    // Each lane has a chunk of a section, so the warp stores that of several rows at once.
+    // Each lane stores a chunk of a section, so the warp stores that section of several rows at once.
     let rows = block.output();
     let together = Tile::<K, BLOCK_M>::CHUNKS_TOGETHER;
     let (mut strip_row, chunk) = (lane.index / together, lane.index % together);
@@ -143,11 +143,11 @@ unsafe fn exchange_output<K: Kernel, const M_TILES: usize>(
     });
 }
 
-/// Stores the 16 rows from `first_row` on of a head whose O is at `rows`, rounded to elements; rows from `length` on and columns
-/// that the head does not have are left out.
+/// Stores the 16 rows from `first_row` on of a head's O at `rows`, rounded to elements. Skips rows from `length` on and columns
+/// that the head does not have.
 ///
 /// # Safety
-/// The whole warp calls this together; nobody else writes these rows.
+/// The whole warp calls this together; no other warp writes these rows.
 #[inline(always)]
 pub unsafe fn exchange_strip<K: Kernel>(
     strip: &OutputStrip<K>,
@@ -172,23 +172,23 @@ pub unsafe fn exchange_strip<K: Kernel>(
     });
 }
 
-/// Lanes that hold parts of the same rows.
+/// Number of lanes that hold parts of the same rows.
 const QUAD: u32 = 4;
 
-/// What a lane has in part `r` of the 8-column tiles from `first` on, as elements.
+/// The lane's part `r` of the 8-column tiles from `first` on, as packed elements.
 #[inline(always)]
 fn packed_row<K: Kernel>(strip: &OutputStrip<K>, first: usize, r: usize) -> [u32; QUAD as usize] {
     let pack = |n: usize| pack_pair::<K>(strip.all()[first + n], r);
     [pack(0), pack(1), pack(2), pack(3)]
 }
 
-/// Part `r` of what a lane has of a fragment, as elements.
+/// The lane's part `r` of a fragment, as packed elements.
 #[inline(always)]
 fn pack_pair<K: Kernel>(fragment: FragmentC, r: usize) -> u32 {
     K::Element::pack(fragment[2 * r], fragment[2 * r + 1])
 }
 
-/// Of four values of each lane of a quad, the i-th of all four to lane i.
+/// Transposes four values of the four lanes of a quad: lane i gets the i-th value of each lane.
 ///
 /// # Safety
 /// The whole warp calls this together.
@@ -205,7 +205,7 @@ unsafe fn transpose([a, b, c, d]: [u32; QUAD as usize], lane: Lane) -> [u32; QUA
     }
 }
 
-/// Exchanges a value with the lane at `LANE_MASK`: the one that `is_second` gives its first, the other its second.
+/// Exchanges a value with the lane at `LANE_MASK`: the lane with `is_second` sends its first value, the other its second.
 ///
 /// # Safety
 /// As for [`transpose`].
@@ -216,10 +216,10 @@ unsafe fn swap<const LANE_MASK: u32>([first, second]: [u32; 2], is_second: bool)
     if is_second { [other, second] } else { [first, other] }
 }
 
-/// Writes what the lane has of part `r` of a strip, rounded to elements, to row `row` of `tile`.
+/// Writes the lane's part `r` of a strip, rounded to elements, to row `row` of `tile`.
 ///
 /// # Safety
-/// Nobody else accesses these elements of the row.
+/// No other thread accesses these elements of the row.
 #[inline(always)]
 unsafe fn write_row<K: Kernel, const BLOCK_M: u32>(
     strip: &OutputStrip<K>,
@@ -230,7 +230,7 @@ unsafe fn write_row<K: Kernel, const BLOCK_M: u32>(
 ) {
     unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
         let address = tile.chunk(row, n as u32) + lane.pair_column() * 2;
-        // SAFETY: two elements of a chunk, 4-byte aligned; nobody else accesses them.
+        // SAFETY: two elements of a chunk, 4-byte aligned; no other thread accesses them.
         unsafe { memory::store_shared_4(address, pack_pair::<K>(strip.all()[n], r)) };
     });
 }

@@ -1,18 +1,18 @@
-//! How wide the rows of Q, K, V and O are, as a type: in shared memory and in registers.
+//! The width of rows of Q, K, V and O in shared memory and registers, as a type.
 
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::shared_tile::{Row, RowLayout, Swizzle64, Swizzle128};
 use contract::config::{MMA_K, MMA_N};
 
-/// The columns of a kernel's tiles: at least those of a head. What a head lacks of them are zeros.
+/// The columns of a kernel's tiles: at least D; the columns beyond D are zeros.
 pub trait HeadDim: Copy + 'static {
     /// Columns.
     const COLUMNS: u32;
-    /// 16-column steps: the depth of Q·Kᵀ.
+    /// Number of 16-column steps, the depth of QKᵀ.
     const K_STEPS: usize = (Self::COLUMNS / MMA_K) as usize;
-    /// 8-column tiles: the width of O.
+    /// Number of 8-column tiles, the width of O.
     const N_TILES: usize = (Self::COLUMNS / MMA_N) as usize;
-    /// Panels of columns as wide as a swizzle of TMA and `wgmma`.
+    /// Number of panels, each as wide as a swizzle of TMA and `wgmma`.
     #[cfg(feature = "sm_90a")]
     const PANELS: u32;
 
@@ -20,9 +20,9 @@ pub trait HeadDim: Copy + 'static {
     type Row: RowLayout;
     /// A row of a panel.
     type Panel: RowLayout;
-    /// 16 rows of Q: a fragment for each 16 columns.
+    /// 16 rows of Q: a fragment per 16 columns.
     type Queries: Fragments<Fragment = FragmentA>;
-    /// 16 rows of O: a fragment for each 8 columns.
+    /// 16 rows of O: a fragment per 8 columns.
     type Output: Fragments<Fragment = FragmentC>;
 }
 
@@ -30,7 +30,7 @@ pub trait HeadDim: Copy + 'static {
 #[derive(Clone, Copy)]
 pub struct Columns<const COUNT: u32>;
 
-/// Implements [`HeadDim`] for tiles of panels of `$columns` columns, whose swizzles are those.
+/// Implements [`HeadDim`] for tiles whose panels have `$columns` columns, the span of their swizzle.
 macro_rules! head_dims {
     ($($panels:literal panels of $columns:literal columns, $swizzle:ty;)*) => {$(
         impl HeadDim for Columns<{ $panels * $columns }> {
@@ -52,13 +52,13 @@ head_dims! {
     2 panels of 64 columns, Swizzle128;
 }
 
-/// An array of fragments, which stays in registers.
+/// An array of fragments, kept in registers.
 pub trait Fragments: Copy {
-    /// Its fragments'.
+    /// The type of its fragments.
     type Fragment: Copy;
 
-    /// Fragments of zeros.
-    // No constant, which would be copied from memory as far as the compiler sees.
+    /// Zero fragments.
+    // Not a constant: the compiler would copy it from memory.
     fn zeros() -> Self;
 
     /// The fragments.

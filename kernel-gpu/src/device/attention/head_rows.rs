@@ -4,7 +4,7 @@ use crate::shared_tile::{CHUNK_BYTES, Element};
 use contract::args::{ForwardArgs, Strides};
 use contract::geometry::BlockWork;
 
-/// Elements of a chunk, whichever they are.
+/// Elements of a chunk, the same for all types.
 const CHUNK_ELEMENTS: u32 = CHUNK_BYTES / 2;
 
 /// The rows of one head of a tensor in global memory.
@@ -17,7 +17,7 @@ pub struct HeadRows {
 }
 
 impl HeadRows {
-    /// The rows from `begin` on of the head that `work` names, of the tensor at `tensor`. All offsets are 64-bit.
+    /// The rows from `begin` on of the head that `work` names, in the tensor at `tensor`. All offsets are 64-bit.
     #[inline(always)]
     pub fn new<E: Element>(tensor: u64, strides: &Strides, work: BlockWork, begin: u32) -> Self {
         let elements = work.batch as u64 * strides.batch + work.head as u64 * strides.head + begin as u64 * strides.row;
@@ -31,7 +31,7 @@ impl HeadRows {
     }
 }
 
-/// Whether chunk `chunk` of a tile's row is one of the head's; the tile may have more columns than the head.
+/// Whether D includes chunk `chunk` of a tile's row; the tile may be wider than D.
 #[inline(always)]
 pub fn has_chunk(args: &ForwardArgs, chunk: u32) -> bool {
     chunk < args.head_dim / CHUNK_ELEMENTS

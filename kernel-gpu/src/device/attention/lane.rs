@@ -1,4 +1,4 @@
-//! What a lane has of its warp's accumulators, and where it stands.
+//! Which elements of its warp's accumulators a lane holds.
 
 use crate::device::codegen::thread;
 use crate::device::hidden;
@@ -9,54 +9,54 @@ use contract::config::{MMA_M, WARP_SIZE};
 /// Rows of a `FragmentC` that one lane holds parts of: g and g + 8.
 pub const ROWS_PER_LANE: usize = 2;
 
-/// Scores, then probabilities, of one warp: for each strip of 16 rows, tiles of 8 keys.
+/// Scores, later probabilities, of one warp: 8-key tiles, for each strip of 16 rows.
 pub type Scores<const M_TILES: usize, const N_TILES: usize> = [[FragmentC; N_TILES]; M_TILES];
 
-/// P of a strip for 16 keys, rounded to elements, from its two tiles of 8 keys: they hold exactly the elements that an A
-/// fragment needs in the same lane.
+/// P of a strip for 16 keys, rounded to elements, from two 8-key tiles, which hold exactly the elements that an A fragment
+/// has in the same lane.
 #[inline(always)]
 pub fn pack_probabilities<E: Element>(left: FragmentC, right: FragmentC) -> FragmentA {
     [E::pack(left[0], left[1]), E::pack(left[2], left[3]), E::pack(right[0], right[1]), E::pack(right[2], right[3])]
 }
 
-/// Where a lane stands in its warp and block.
+/// The position of a lane in its warp and block.
 #[derive(Clone, Copy)]
 pub struct Lane {
     /// `threadIdx.x`
     pub thread: u32,
-    /// Warp of the block.
+    /// Index of the warp in the block.
     pub warp: u32,
-    /// Lane of the warp.
+    /// Index of the lane in the warp.
     pub index: u32,
 }
 
 impl Lane {
-    /// The calling thread's.
+    /// The position of the calling thread.
     #[inline(always)]
     pub fn current() -> Self {
         Self::of(thread::thread_idx_x())
     }
 
-    /// That of a thread.
+    /// The position of a thread.
     #[inline(always)]
     const fn of(thread: u32) -> Self {
         Self { thread, warp: thread / WARP_SIZE, index: thread % WARP_SIZE }
     }
 
-    /// The same lane, all of which is computed again from its thread ([`hidden::again`]).
+    /// The same lane, with everything recomputed from its thread index ([`hidden::again`]).
     #[cfg(feature = "sm_80")]
     #[inline(always)]
     pub fn again_from_thread(self) -> Self {
         Self::of(hidden::again(self.thread))
     }
 
-    /// The same lane, from whose index all is computed again ([`hidden::again`]).
+    /// The same lane, with everything recomputed from its lane index ([`hidden::again`]).
     #[inline(always)]
     pub fn again(self) -> Self {
         Self { index: hidden::again(self.index), ..self }
     }
 
-    /// g: the row of an accumulator tile that this lane holds, besides g + 8.
+    /// g: this lane holds rows g and g + 8 of an accumulator tile.
     #[inline(always)]
     fn group(self) -> u32 {
         self.index / 4
@@ -65,11 +65,11 @@ impl Lane {
     /// The row of part `r` (g or g + 8) of strip `m`, counted like the warp's `first_row`.
     #[inline(always)]
     pub fn row(self, first_row: u32, m: usize, r: usize) -> u32 {
-        // Rows may be positions before the first key.
+        // Rows may be positions before the first key, which wrap.
         first_row.wrapping_add(m as u32 * MMA_M).wrapping_add(r as u32 * 8).wrapping_add(self.group())
     }
 
-    /// 2t: the first of the two columns of an accumulator tile that this lane holds.
+    /// 2t: this lane holds columns 2t and 2t + 1 of an accumulator tile.
     #[inline(always)]
     pub fn pair_column(self) -> u32 {
         self.index % 4 * 2

@@ -1,31 +1,31 @@
 //! Masks as types: which keys a query row attends to.
 //!
-//! A row is counted from the first query; where masks have a begin, from its position among the keys
-//! ([`Sequence::first_position`]), which is negative for rows before the first key: numbers modulo 2³².
+//! Rows count from the first query. For masks with a begin they are positions among the keys instead
+//! ([`Sequence::first_position`]); these are negative before the first key, as numbers modulo 2³².
 
 use super::sequence::Sequence;
 use contract::args::ForwardArgs;
 use contract::longest_first::WorkOrder;
 
-/// A mask, applied to tiles of scores. The later a row, the later begin and end what it attends to.
+/// A mask, applied to tiles of scores. Begin and end of the attended keys are non-decreasing in the row.
 pub trait Mask {
     /// Whether every row attends to all keys.
     #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool;
-    /// Whether keys before those that a row attends to are masked, so that its tiles may begin behind the first and any of them
-    /// may have to be masked.
+    /// Whether keys before those that a row attends to are masked: the first tile may then be after key 0, and any tile may
+    /// need masking.
     const HAS_BEGIN: bool;
-    /// In which order its work items come.
+    /// The order of work items.
     const ORDER: WorkOrder;
 
     /// The first key that `row` attends to.
     fn keys_begin(args: &ForwardArgs, row: u32) -> u32;
 
-    /// End of the keys that any of the rows before `rows_end` attends to, out of `length` keys. With `row + 1` that is the end
-    /// of what `row` itself attends to.
+    /// End of the keys that any row before `rows_end` attends to, out of `length` keys. `row + 1` gives the end for `row`
+    /// itself.
     fn keys_end(args: &ForwardArgs, rows_end: u32, length: u32) -> u32;
 
-    /// Whether a tile of keys `[keys_start, keys_start + keys)` has anything to mask for `rows`: the first, and how many.
+    /// Whether the tile of keys `[keys_start, keys_start + keys)` needs masking for any of `rows` (first, number).
     fn touches<S: Sequence>(args: &ForwardArgs, rows: (u32, u32), keys_start: u32, keys: u32, length: u32) -> bool;
 }
 
@@ -85,7 +85,7 @@ impl Mask for Causal {
     }
 }
 
-/// Keys from a number of rows before or behind the row's own on to another, which the launch has.
+/// Keys from a number of rows before (or after) the row's position to another one, both arguments of the launch.
 pub struct Window;
 
 impl Mask for Window {
@@ -96,13 +96,13 @@ impl Mask for Window {
 
     #[inline(always)]
     fn keys_begin(args: &ForwardArgs, row: u32) -> u32 {
-        // No difference leaves 32 bits, as no position is beyond 2³⁰ either way, nor is `window_left`.
+        // No overflow: positions and `window_left` are at most 2³⁰ in magnitude.
         (row as i32 - args.window_left).max(0) as u32
     }
 
     #[inline(always)]
     fn keys_end(args: &ForwardArgs, rows_end: u32, length: u32) -> u32 {
-        // Nor does a sum.
+        // No overflow, likewise.
         (rows_end as i32 + args.window_right).max(0).min(length as i32) as u32
     }
 

@@ -1,7 +1,7 @@
-//! What the kernel families share: everything but the matrix products and the pipeline that feeds them.
+//! Code shared by the kernel families: everything except the matrix products and the pipelines that feed them.
 //!
-//! The accumulators of `mma.sync` and `wgmma` have the same layout: of each 16×8 tile, lane 4g + t of a warp holds rows g
-//! and g + 8, columns 2t and 2t + 1. Mask, softmax and epilogue work on that layout alone.
+//! Accumulators of `mma.sync` and `wgmma` have the same layout: of each 16×8 tile, lane 4g + t of a warp holds rows g and
+//! g + 8, columns 2t and 2t + 1. Mask, softmax and epilogue work on this layout.
 
 pub mod block;
 pub mod copy;
@@ -25,7 +25,7 @@ use kernel::Kernel;
 /// A tile of `ROWS` rows of Q, K, V or O in shared memory.
 pub type Tile<K, const ROWS: u32> = SharedTile<<K as Kernel>::Element, ROWS, <<K as Kernel>::HeadDim as HeadDim>::Row>;
 
-/// Unnormalised O of one warp: for each strip of 16 rows, tiles of 8 columns.
+/// Unnormalised O of one warp: 8-column tiles, for each strip of 16 rows.
 pub type Output<K, const M_TILES: usize> = [OutputStrip<K>; M_TILES];
 /// Unnormalised O of a strip of 16 rows.
 pub type OutputStrip<K> = <<K as Kernel>::HeadDim as HeadDim>::Output;

@@ -1,10 +1,10 @@
-//! What is done to scores before their softmax, as types: nothing, or what the launch says ([`contract::problem::ScoreMod`]).
+//! Score modifications before the softmax, as types: none, or those of the launch ([`contract::problem::ScoreMod`]).
 //!
-//! They are changed as the products leave them, before the softmax applies the scale: what is added is divided by it
-//! ([`ScoreModArgs::inverse_scale`]). Scores that a mask excludes are set to −∞ afterwards, whatever a bias says of them.
+//! They apply to unscaled scores, before the softmax multiplies by the scale, so what is added is divided by the scale first
+//! ([`ScoreModArgs::inverse_scale`]). Masked scores are set to −∞ afterwards, whatever their bias.
 //!
-//! Each condition is asked once for all scores of a warp and not within the loops over them, which are unrolled: a branch for each
-//! element took most of the time.
+//! Each condition is evaluated once for all scores of a warp, outside of the unrolled loops over them: with a branch per element,
+//! the branches dominated the time.
 
 use super::{Lane, ROWS_PER_LANE, Scores};
 use crate::device::ptx::element::Element;
@@ -15,30 +15,30 @@ use contract::args::{ForwardArgs, ScoreModArgs};
 use contract::config::MMA_N;
 use contract::geometry::BlockWork;
 
-/// Scores of a warp: which rows and keys they are of.
+/// The position of a warp's scores: their rows and keys.
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// The warp's first row of Q; of packed sequences, its position among the keys.
+    /// First row of the warp in Q; for packed sequences its position among the keys.
     pub first_row: u32,
     /// The first key.
     pub first_key: u32,
-    /// Rows of Q of the sequence.
+    /// Number of rows of Q in the sequence.
     pub length: u32,
-    /// Its keys.
+    /// Number of keys in the sequence.
     pub kv_length: u32,
 }
 
-/// What is done to the scores of a head.
+/// The score modifications of a head.
 pub trait ScoreMod: Copy {
-    /// Whether scores are changed.
+    /// Whether there are any.
     const MODIFIES: bool;
-    /// What is read from memory for scores of `M_TILES` strips and `N_TILES` tiles of 8 keys.
+    /// Values prefetched from memory for scores of `M_TILES` strips and `N_TILES` 8-key tiles.
     type Fetched<const M_TILES: usize, const N_TILES: usize>: Copy;
 
-    /// That of the head which `work` names.
+    /// The score modifications of the head that `work` names.
     fn of_head(args: &ForwardArgs, work: BlockWork) -> Self;
 
-    /// Starts to read what the scores at `place` need.
+    /// Starts loading the values that the scores at `place` need.
     ///
     /// # Safety
     /// The launch's bias has an element for each row and key of the sequence.
@@ -49,7 +49,7 @@ pub trait ScoreMod: Copy {
         lane: Lane,
     ) -> Self::Fetched<M_TILES, N_TILES>;
 
-    /// Changes the scores at `place`.
+    /// Modifies the scores at `place`.
     fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
         self,
         args: &ForwardArgs,
@@ -60,7 +60,7 @@ pub trait ScoreMod: Copy {
     );
 }
 
-/// Scores as they are.
+/// No score modifications.
 #[derive(Clone, Copy)]
 pub struct Unmodified;
 
@@ -88,16 +88,16 @@ impl ScoreMod for Unmodified {
     }
 }
 
-/// Softcap, ALiBi and, of sequences that may have one, a bias, each where the launch has it.
+/// Softcap, ALiBi and, for sequences that may have one, a bias; each only if the launch has it.
 #[derive(Clone, Copy)]
 pub struct Modified<const HAS_BIAS: bool> {
-    /// Address of the head's bias of row 0 and key 0; 0 for none.
+    /// Address of the head's bias for row 0 and key 0; 0: none.
     bias: u64,
-    /// The head's ALiBi slope, divided by the scale; 0 for none.
+    /// The head's ALiBi slope, divided by the scale; 0: none.
     slope: f32,
 }
 
-/// Two neighbouring elements of the bias, for each of the scores of a warp that a lane holds.
+/// Two neighbouring elements of the bias for each pair of scores that a lane holds.
 type BiasPairs<const M_TILES: usize, const N_TILES: usize> = [[[u32; ROWS_PER_LANE]; N_TILES]; M_TILES];
 
 impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
@@ -129,14 +129,14 @@ impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
             return pairs;
         }
         let pitch = args.score_mod.bias_strides.row * 2;
-        // The same in all lanes, as is whether all keys of the scores are there.
+        // Uniform over the warp, as is whether all keys of the scores exist.
         let in_pairs =
             (self.bias | pitch).is_multiple_of(4) && place.first_key + N_TILES as u32 * MMA_N <= place.kv_length;
         let first_key = place.first_key + lane.pair_column();
         let load = |pairs: &mut BiasPairs<M_TILES, N_TILES>, one: fn(u64, u32, u32) -> u32| {
             unrolled!(at most 4; for m in M_TILES => {
                 unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                    // Rows beyond the last have its bias, which nobody reads.
+                    // Rows beyond the last load its bias, which is not used.
                     let row = lane.row(place.first_row, m, r).min(place.length - 1);
                     let address = self.bias + row as u64 * pitch + first_key as u64 * 2;
                     unrolled!(at most 16; for n in N_TILES => {
@@ -146,10 +146,10 @@ impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
             });
         };
         if in_pairs {
-            // SAFETY: elements of a row of the bias; all of them are there, and pairs are aligned.
+            // SAFETY: elements within a row of the bias, and pairs are aligned.
             load(&mut pairs, |address, _, _| unsafe { memory::load_global_4(address) });
         } else {
-            // SAFETY: elements of a row of the bias, as far as its keys go.
+            // SAFETY: elements of a row of the bias, loaded only before its end.
             load(&mut pairs, |address, key, end| unsafe { load_pair_before_end(address, key, end) });
         }
         pairs
@@ -171,7 +171,7 @@ impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
             });
         }
         if self.slope != 0.0 {
-            // Most tiles are of keys before all rows: their distances need no absolute value.
+            // In most tiles all keys precede all rows, so distances need no absolute value.
             let last_key = (place.first_key + N_TILES as u32 * MMA_N - 1) as i32;
             if place.first_row as i32 + args.score_mod.first_position >= last_key {
                 self.shorten(args, scores, place, lane, |distance| distance);
@@ -192,7 +192,7 @@ impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
 }
 
 impl<const HAS_BIAS: bool> Modified<HAS_BIAS> {
-    /// Takes ALiBi's term from the scores; `magnitude` makes a distance of a row's position less a key.
+    /// Subtracts the ALiBi term from the scores. `magnitude` is applied to the row's position minus the key.
     #[inline(always)]
     fn shorten<const M_TILES: usize, const N_TILES: usize>(
         self,
@@ -217,7 +217,7 @@ impl<const HAS_BIAS: bool> Modified<HAS_BIAS> {
     }
 }
 
-/// Calls `change` for each tile of 16 rows and 8 keys, with the numbers of its strip and tile.
+/// Calls `change` for each tile of 16 rows and 8 keys, with the indices of its strip and tile.
 #[inline(always)]
 fn for_each_tile<const M_TILES: usize, const N_TILES: usize>(
     scores: &mut Scores<M_TILES, N_TILES>,
@@ -234,13 +234,13 @@ fn tanh_of_half(x: f32) -> f32 {
     math::fma(-2.0, math::reciprocal(math::exp2(x) + 1.0), 1.0)
 }
 
-/// The elements at `address` and behind it, of keys `key` and the next; 0 for one that is not before `end`.
+/// The elements at `address`, of key `key`, and after it, of the next key; 0 for keys from `end` on.
 ///
 /// # Safety
-/// Those before the end are initialised, 2-byte aligned elements that nobody writes while the grid runs.
+/// The elements before the end are initialised, 2-byte aligned, and not written while the grid runs.
 #[inline(always)]
 unsafe fn load_pair_before_end(address: u64, key: u32, end: u32) -> u32 {
-    // SAFETY: both are read only where they are there.
+    // SAFETY: each is read only if its key is before the end.
     unsafe {
         let left = memory::load_global_2_if(address, key < end);
         let right = memory::load_global_2_if(address + 2, key + 1 < end);

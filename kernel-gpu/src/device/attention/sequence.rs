@@ -1,4 +1,4 @@
-//! Sequence lengths as types: a compile-time constant, the launch's argument, or those of packed sequences; the last two with
+//! Sequence lengths as types: a compile-time constant, an argument of the launch, or packed sequences; the last two have
 //! masked tails.
 
 use crate::device::hidden;
@@ -10,32 +10,32 @@ use contract::packed::{Rows, SequenceTile, Sequences};
 
 /// The sequences of a kernel.
 pub trait Sequence {
-    /// Whether the last tile of rows or keys may be partly beyond the end.
+    /// Whether the last tile of rows or keys may extend beyond the end.
     const HAS_TAIL: bool;
-    /// Whether a sequence may have no key.
+    /// Whether a sequence may have no keys.
     const MAY_HAVE_NO_KEY: bool = false;
-    /// Whether a bias may have a row for each of their queries.
+    /// Whether a bias, with a row for each query, is supported.
     const HAS_BIAS: bool;
 
-    /// Rows of Q of all sequences; of packed ones, their rows together.
+    /// Rows of Q per sequence; for packed sequences the total.
     fn length(args: &ForwardArgs) -> u32;
 
     /// Rows of K and V, likewise.
     fn kv_length(args: &ForwardArgs) -> u32;
 
-    /// The work item `item` of the launch, whose items come in `order` unless they have one of their own.
+    /// Work item `item` of the launch, in `order`, unless the sequences have their own order.
     #[inline(always)]
     fn work(args: &ForwardArgs, order: WorkOrder, item: u32) -> BlockWork {
         args.work_in(order, item, hidden::number)
     }
 
-    /// [`Self::work`] for a block that has no other item ([`ForwardArgs::only_work_in`]).
+    /// [`Self::work`] for a block with a single item ([`ForwardArgs::only_work_in`]).
     #[inline(always)]
     fn only_work(args: &ForwardArgs, order: WorkOrder, item: u32) -> BlockWork {
         args.only_work_in(order, item, hidden::number)
     }
 
-    /// The query tile of `rows` rows that `work` is; `None` where there is none, which nothing is computed for.
+    /// The query tile of `work`, with `rows` rows; `None` if it does not exist, and nothing is computed.
     fn tile(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile>;
 
     /// The rows of K and V of the tile's sequence.
@@ -44,18 +44,18 @@ pub trait Sequence {
         Rows { begin: 0, length: Self::kv_length(args) }
     }
 
-    /// Where the first of `length` queries is among `kv_length` keys, for masks that begin somewhere; modulo 2³², and negative
-    /// before the first key. What the arguments of the mask say is counted from there.
+    /// Position of the first of `length` queries among `kv_length` keys, for masks with a begin; modulo 2³², negative before the
+    /// first key. The mask's arguments are relative to it.
     #[inline(always)]
     fn first_position(_: &ForwardArgs, _length: u32, _kv_length: u32) -> u32 {
         0
     }
 
-    /// Element of LSE that is row 0 of the head, whose sequence `tile` is of.
+    /// Index in LSE of row 0 of the head, in the sequence of `tile`.
     fn lse_row(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> u64;
 }
 
-/// Exactly `LENGTH`, a multiple of every tile: trip counts are constants and nothing is masked at the end.
+/// Exactly `LENGTH` rows, a multiple of every tile: trip counts are constants and no tail is masked.
 pub struct Exact<const LENGTH: u32>;
 
 impl<const LENGTH: u32> Sequence for Exact<LENGTH> {
@@ -83,7 +83,7 @@ impl<const LENGTH: u32> Sequence for Exact<LENGTH> {
     }
 }
 
-/// Any length from 1 up.
+/// Any length from 1.
 pub struct Any;
 
 impl Sequence for Any {
@@ -122,7 +122,7 @@ fn lse_row_of_batch<S: Sequence>(args: &ForwardArgs, work: BlockWork) -> u64 {
     head * S::length(args) as u64
 }
 
-/// Sequences of any lengths, packed: a work item's query tile is a slot of [`contract::packed`].
+/// Packed sequences of any lengths: the query tile of a work item is a slot ([`contract::packed`]).
 pub struct Packed;
 
 impl Packed {
@@ -130,15 +130,15 @@ impl Packed {
     #[inline(always)]
     fn queries(args: &ForwardArgs) -> Sequences<impl Fn(u32) -> u32, impl Fn(u32) -> i32> {
         let ForwardArgs { cu_seqlens, seqused_q, room, .. } = *args;
-        // SAFETY: lengths of the launch for Q.
+        // SAFETY: the addresses are the launch's length arrays for Q.
         unsafe { sequences(args.sequence, cu_seqlens, seqused_q, room) }
     }
 }
 
-/// Sequences of a tensor of `rows` rows that begin where `cu_seqlens` says; where it is null, with equal room.
+/// The sequences of a tensor of `rows` rows that begin as `cu_seqlens` says; if that is null, with equal room.
 ///
 /// # Safety
-/// Each address is that of a launch's lengths, or null.
+/// Each address is a length array of the launch, or null.
 #[inline(always)]
 unsafe fn sequences(
     rows: u32,
@@ -147,7 +147,7 @@ unsafe fn sequences(
     room: u32,
 ) -> Sequences<impl Fn(u32) -> u32, impl Fn(u32) -> i32> {
     let (has_begins, has_used) = (is_given(cu_seqlens), is_given(seqused));
-    // SAFETY: `cu_seqlens` has an element for each sequence and one more, and `seqused` one for each, 4-byte aligned.
+    // SAFETY: `cu_seqlens` has one element more than there are sequences, `seqused` one per sequence, both 4-byte aligned.
     let load = |array: u64, index: u32| unsafe { memory::load_global_4(array + index as u64 * 4) };
     Sequences {
         rows,
@@ -156,7 +156,7 @@ unsafe fn sequences(
     }
 }
 
-/// Whether an address is not null; asked anew each time, so that no answer is kept all through a loop.
+/// Whether an address is not null. Re-evaluated each time, so that the result does not occupy a register throughout a loop.
 #[inline(always)]
 fn is_given(address: u64) -> bool {
     hidden::again(address as u32 | (address >> 32) as u32) != 0
@@ -195,7 +195,7 @@ impl Sequence for Packed {
     #[inline(always)]
     fn keys(args: &ForwardArgs, tile: SequenceTile) -> Rows {
         let ForwardArgs { cu_seqlens_k, seqused_k, kv_room, .. } = *args;
-        // SAFETY: lengths of the launch for K and V.
+        // SAFETY: the addresses are the launch's length arrays for K and V.
         unsafe { sequences(args.kv_sequence, cu_seqlens_k, seqused_k, kv_room) }.of(tile.sequence)
     }
 

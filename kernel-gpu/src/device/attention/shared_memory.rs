@@ -1,4 +1,4 @@
-//! Where the tiles of a block lie in shared memory.
+//! Layout of a block's tiles in shared memory.
 
 use core::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use super::Tile;
 use super::kernel::Kernel;
 use crate::device::codegen::shared;
 
-/// The block's dynamic shared memory: the Q tile, which later holds O, then K and V of each stage.
+/// The block's dynamic shared memory: the Q tile, later reused for O, then K and V of each stage.
 #[derive(Clone, Copy)]
 pub struct SharedMemory<K, const BLOCK_M: u32, const BLOCK_N: u32> {
     base: u32,
@@ -16,13 +16,13 @@ pub struct SharedMemory<K, const BLOCK_M: u32, const BLOCK_N: u32> {
 impl<K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32> SharedMemory<K, BLOCK_M, BLOCK_N> {
     const STAGE_BYTES: u32 = 2 * Tile::<K, BLOCK_N>::BYTES;
 
-    /// Every tile begins at a multiple of its alignment.
+    /// Checks that every tile is aligned.
     const TILES_ARE_ALIGNED: () = assert!(
         Tile::<K, BLOCK_M>::BYTES.is_multiple_of(Tile::<K, BLOCK_N>::ALIGNMENT)
             && Tile::<K, BLOCK_N>::BYTES.is_multiple_of(Tile::<K, BLOCK_N>::ALIGNMENT)
     );
 
-    /// That of the calling thread's block.
+    /// The shared memory of the calling thread's block.
     #[inline(always)]
     pub fn new() -> Self {
         const { Self::TILES_ARE_ALIGNED };
@@ -35,7 +35,7 @@ impl<K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32> SharedMemory<K, BLOCK_M,
         Tile::<K, BLOCK_M>::at(self.base)
     }
 
-    /// Address of the first stage, behind which are the others.
+    /// Address of the first stage, which the others follow.
     #[cfg(feature = "sm_80")]
     #[inline(always)]
     pub fn stages(&self) -> u32 {

@@ -1,7 +1,7 @@
 //! Online softmax in base 2 (Milakov & Gimelshein, arXiv 1805.02867; Dao, arXiv 2307.08691, algorithm 1).
 //!
-//! With c = scale · log₂e and m the running row maximum of the unscaled scores s: p = 2^(c·s − shift), shift = c·m.
-//! The shift is kept as it was rounded, so that its rounding error is a common factor of all p of a row and cancels.
+//! With c = scale · log₂e and m the running row max of the unscaled scores s: p = 2^(c·s − shift), shift = c·m.
+//! The rounded shift is stored and used throughout, so its rounding error is a common factor of all p of a row and cancels.
 
 use super::head_dim::{Fragments, HeadDim};
 use super::kernel::Kernel;
@@ -13,25 +13,25 @@ use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::MMA_N;
 
-/// Running shift and sum of the rows of one warp, as far as this lane holds them.
+/// Running shift and sum of one warp's rows, for the rows and columns that this lane holds.
 pub struct RunningSoftmax<const M_TILES: usize> {
-    /// c·m of the whole row so far; −∞ before the first score.
+    /// c·m of the whole row; −∞ before the first score.
     pub shift: [[f32; ROWS_PER_LANE]; M_TILES],
-    /// l: sum of the p of this lane's columns so far.
+    /// l: sum of the p in this lane's columns.
     pub sum: [[f32; ROWS_PER_LANE]; M_TILES],
 }
 
 impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
-    /// Of no scores at all.
+    /// The initial state, before any scores.
     #[cfg(feature = "sm_80")]
     #[inline(always)]
     pub fn new() -> Self {
         Self { shift: [[f32::NEG_INFINITY; ROWS_PER_LANE]; M_TILES], sum: [[0.0; ROWS_PER_LANE]; M_TILES] }
     }
 
-    /// Takes in a tile of scores: turns it into probabilities under the new shift, to which the sums are rescaled. For
-    /// each strip `m` and part `r`, `rescale(m, r, factor)` is told by what the row of the output accumulated so far must
-    /// be multiplied ([`rescale_row`]) before V times these probabilities is added to it.
+    /// Adds a tile of scores: turns it into probabilities under the new shift and rescales the sums to it. Calls
+    /// `rescale(m, r, factor)` for each strip `m` and part `r` with the factor by which the accumulated row of the output must
+    /// be multiplied ([`rescale_row`]) before V times these probabilities is added.
     ///
     /// # Safety
     /// The whole warp calls this together.
@@ -58,7 +58,7 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
         });
     }
 
-    /// Completes the sums over the lanes that share a row. Afterwards `sum` is l of the whole row.
+    /// Completes the sums over the lanes that share a row: `sum` becomes l of the whole row.
     ///
     /// # Safety
     /// The whole warp calls this together.
@@ -88,7 +88,7 @@ fn probability(score: f32, scale_log2: f32, shift: f32) -> f32 {
     math::exp2(math::fma(score, scale_log2, -shift))
 }
 
-/// Turns this lane's scores in part `r` of a strip into probabilities, one after the other, and returns `sum` with them.
+/// Turns this lane's scores in part `r` of a strip into probabilities, in order, and returns `sum` plus their sum.
 #[inline(always)]
 fn add_probabilities<const N_TILES: usize>(
     mut sum: f32,
@@ -115,8 +115,8 @@ pub fn rescale_row<K: Kernel>(strip: &mut OutputStrip<K>, r: usize, factor: f32)
     });
 }
 
-/// Sets the scores that the mask excludes to −∞, in a sequence of `length`: of the warp's rows, which begin `warp_row` rows
-/// behind `first_row`, the first of the `rows` that come to the same decision, and the keys from `first_key` on.
+/// Sets masked scores to −∞, in a sequence of `length` keys, for the warp's rows and the keys from `first_key` on. The warp's rows
+/// begin `warp_row` rows after `first_row`, the first of `rows` rows that decide uniformly whether to mask.
 #[inline(always)]
 pub fn apply_mask<K: Kernel, const M_TILES: usize, const N_TILES: usize>(
     args: &ForwardArgs,
@@ -134,7 +134,7 @@ pub fn apply_mask<K: Kernel, const M_TILES: usize, const N_TILES: usize>(
     }
 }
 
-/// [`apply_mask`] where the mask does exclude something, for rows from `first_row` on.
+/// [`apply_mask`] without that decision, for rows from `first_row` on.
 #[inline(always)]
 pub fn mask_scores<M: Mask, const M_TILES: usize, const N_TILES: usize>(
     args: &ForwardArgs,
@@ -157,7 +157,7 @@ pub fn mask_scores<M: Mask, const M_TILES: usize, const N_TILES: usize>(
     });
 }
 
-/// Sets the scores from key `end` on in part `r` of a strip to −∞; this lane's first one belongs to `first_key`.
+/// Sets the scores of keys from `end` on in part `r` of a strip to −∞. The lane's first score belongs to `first_key`.
 #[inline(always)]
 fn mask_row<const N_TILES: usize>(strip: &mut [FragmentC; N_TILES], r: usize, first_key: u32, end: u32) {
     unrolled!(at most 16; for n in N_TILES => {
@@ -171,7 +171,7 @@ fn mask_row<const N_TILES: usize>(strip: &mut [FragmentC; N_TILES], r: usize, fi
     });
 }
 
-/// Sets the scores before key `begin` in part `r` of a strip to −∞, as [`mask_row`] does those from one on.
+/// Sets the scores of keys before `begin` in part `r` of a strip to −∞, likewise.
 #[inline(always)]
 fn mask_row_before<const N_TILES: usize>(strip: &mut [FragmentC; N_TILES], r: usize, first_key: u32, begin: u32) {
     unrolled!(at most 16; for n in N_TILES => {
@@ -185,13 +185,13 @@ fn mask_row_before<const N_TILES: usize>(strip: &mut [FragmentC; N_TILES], r: us
     });
 }
 
-/// The shift itself, or 0 for −∞: of a row that has attended to nothing yet, whose p are then 2^(−∞) = 0 and not NaN.
+/// The shift, or 0 if it is −∞: for rows that have attended to nothing, so that their p are 2^(−∞) = 0 and not NaN.
 #[inline(always)]
 pub fn finite_or_zero(shift: f32) -> f32 {
     if shift == f32::NEG_INFINITY { 0.0 } else { shift }
 }
 
-/// Combines a value over the four lanes that hold columns of the same row.
+/// Combines a value over the four lanes that share a row.
 ///
 /// # Safety
 /// The whole warp calls this together.

@@ -4,8 +4,8 @@
 macro_rules! kernel {
     (fn $name:ident($args:ident: $type:ty) $body:block) => {
         /// # Safety
-        /// The launch must be one that the host planned: the addresses and strides of the argument describe memory
-        /// of the launching context, and the grid and block are those of the entry's variant.
+        /// The host planned the launch: the addresses and strides in the argument describe memory of the launching context, and the
+        /// grid and block are those of the entry's variant.
         #[cuda_std::kernel]
         pub unsafe fn $name($args: $type) $body
     };
@@ -21,12 +21,12 @@ macro_rules! kernel {
 }
 pub(crate) use kernel;
 
-/// Indices of the calling thread, and its block's barrier.
+/// Thread indices and the block's barrier.
 pub mod thread {
     pub use cuda_std::thread::{block_idx_x, grid_dim_x, thread_idx_x};
 
-    /// `bar.sync 0`, by the intrinsic, which LLVM knows as convergent. `cuda_std` calls a function that only libNVVM links in:
-    /// to LLVM, which comes before, a call as any other, to be copied into both arms of a branch.
+    /// `bar.sync 0` as an intrinsic, which LLVM knows to be convergent. `cuda_std` instead calls a function that only libNVVM links
+    /// in; earlier, in LLVM, that is an ordinary call, which may be duplicated into both arms of a branch.
     ///
     /// # Safety
     /// Every thread of the block executes this together.
@@ -41,7 +41,7 @@ pub mod thread {
 pub mod warp {
     pub use self::sync_warp as converge;
 
-    /// `bar.warp.sync` for all lanes, by the intrinsic, which LLVM knows as convergent.
+    /// `bar.warp.sync` for all lanes as an intrinsic, which LLVM knows to be convergent.
     ///
     /// # Safety
     /// Every lane of the warp executes this together.

@@ -4,8 +4,8 @@
 macro_rules! kernel {
     (fn $name:ident($args:ident: $type:ty) $body:block) => {
         /// # Safety
-        /// The launch must be one that the host planned: the addresses and strides of the argument describe memory
-        /// of the launching context, and the grid and block are those of the entry's variant.
+        /// The host planned the launch: the addresses and strides in the argument describe memory of the launching context, and the
+        /// grid and block are those of the entry's variant.
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $name($args: $type) $body
     };
@@ -21,7 +21,7 @@ macro_rules! kernel {
 }
 pub(crate) use kernel;
 
-/// Indices of the calling thread, and its block's barrier.
+/// Thread indices and the block's barrier.
 pub mod thread {
     use crate::device::codegen::special_register;
 
@@ -43,8 +43,8 @@ pub mod thread {
         special_register!("nctaid.x")
     }
 
-    /// `bar.sync 0`. The intrinsic, unlike inline assembly, is known to the compiler as convergent: it will not be
-    /// duplicated into the arms of a branch on which the threads of a block part, where each half would wait for the
+    /// `bar.sync 0` as an intrinsic, which the compiler, unlike inline assembly, knows to be convergent: it does not duplicate it
+    /// into the arms of a divergent branch, where each part of the threads would wait for the
     /// other.
     ///
     /// # Safety
@@ -74,7 +74,7 @@ pub mod warp {
         unsafe { core::arch::asm!("bar.warp.sync 0xffffffff;", options(nostack)) };
     }
 
-    /// The same barrier, by the intrinsic, for the reason that [`sync_threads`](super::thread::sync_threads) is one.
+    /// The same barrier as an intrinsic, for the same reason as [`sync_threads`](super::thread::sync_threads).
     ///
     /// # Safety
     /// Every lane of the warp executes this together.

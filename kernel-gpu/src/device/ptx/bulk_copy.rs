@@ -1,13 +1,13 @@
 //! Bulk copies between global and shared memory (PTX ISA, "Data Movement and Conversion Instructions: Bulk copy" and
 //! "Tensor copy").
 //!
-//! One thread starts a copy of many bytes. A load signals its bytes to an mbarrier ([`super::mbarrier`]); a store belongs
-//! to a group of its thread. Both are done by the async proxy: what ordinary instructions wrote to shared memory is seen by
-//! a store only after a `fence.proxy.async`.
+//! One thread starts a copy of many bytes. A load signals its bytes to an mbarrier ([`super::mbarrier`]); a store belongs to
+//! a bulk group of its thread. Both are performed by the async proxy: a store sees what ordinary instructions wrote to
+//! shared memory only after a `fence.proxy.async`.
 //!
-//! Plain copies need a multiple of 16 bytes, and addresses that are multiples of 16. Tensor copies move a box of the tensor
-//! that a tensor map describes (`cuTensorMapEncodeTiled`); its place in shared memory is a multiple of 128 bytes, with the
-//! 128-byte swizzle of 1024 if rows are to be told apart by their address. The innermost coordinate comes first.
+//! Plain copies need sizes and addresses that are multiples of 16 bytes. Tensor copies move a box of the tensor that a tensor map
+//! describes (`cuTensorMapEncodeTiled`); the box in shared memory is 128-byte aligned, or 1024-byte aligned if rows are
+//! addressed individually under the 128-byte swizzle. The innermost coordinate comes first.
 
 use core::arch::asm;
 
@@ -27,8 +27,8 @@ pub unsafe fn load(shared: u32, global: u64, bytes: u32, mbarrier: u32) {
 
 /// `cp.async.bulk.global.shared::cta.bulk_group`: starts copying to global memory.
 ///
-/// # Safety
 /// `global` and `shared` are 16-byte aligned addresses of `bytes` accessible bytes, a multiple of 16. `shared` is
+/// initialised, with a fence after ordinary writes; it is not written until [`wait_for_reads`].
 /// initialised, and fenced where ordinary instructions wrote it; it is not written until [`wait_for_reads`].
 #[inline(always)]
 pub unsafe fn store(global: u64, shared: u32, bytes: u32) {
@@ -89,7 +89,7 @@ tensor_copies! {
     4 load_box_4d store_box_4d(0, 1, 2, 3) "{{{}, {}, {}, {}}}";
 }
 
-/// `prefetch.tensormap`: brings a tensor map close.
+/// `prefetch.tensormap`: prefetches a tensor map.
 ///
 /// # Safety
 /// `map` is the address of a tensor map.
@@ -98,8 +98,8 @@ pub unsafe fn prefetch_map(map: u64) {
     instruction!("prefetch.tensormap [{}];", in(reg64) map, options(nostack));
 }
 
-/// `cp.async.bulk.prefetch.tensor.4d.L2.global.tile`: brings a box to L2. Nothing is read by that: what is written to the box
-/// later, by whomever, is what a load reads.
+/// `cp.async.bulk.prefetch.tensor.4d.L2.global.tile`: prefetches a box into L2. It does not read the box architecturally: a
+/// later load sees whatever has been written to it since.
 ///
 /// # Safety
 /// `map` is the 64-byte aligned address of a tensor map of that rank.
@@ -121,10 +121,10 @@ pub fn commit_group() {
     unsafe { asm!("cp.async.bulk.commit_group;", options(nostack)) };
 }
 
-/// `cp.async.bulk.wait_group.read`: waits until all but the latest `PENDING` groups of the calling thread have read their
+/// `cp.async.bulk.wait_group.read`: waits until all but the latest `PENDING` bulk groups of the calling thread have read their
 /// sources, which may then be overwritten.
 #[inline(always)]
 pub fn wait_for_reads<const PENDING: u32>() {
-    // SAFETY: only waits.
+    // SAFETY: the instruction only waits.
     unsafe { asm!("cp.async.bulk.wait_group.read {};", const PENDING, options(nostack)) };
 }

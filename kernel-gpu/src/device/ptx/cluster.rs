@@ -2,26 +2,26 @@
 
 use crate::device::codegen::special_register;
 
-/// `%clusterid.x`: which cluster of the grid it is, where the other dimensions are 1.
+/// `%clusterid.x`: index of the cluster in the grid, if the other dimensions are 1.
 #[inline(always)]
 pub fn index_x() -> u32 {
     special_register!("clusterid.x")
 }
 
-/// `%cluster_ctarank`: which block of its cluster it is.
+/// `%cluster_ctarank`: rank of the block in its cluster.
 #[inline(always)]
 pub fn rank() -> u32 {
     special_register!("cluster_ctarank")
 }
 
-/// `%cluster_nctarank`: blocks of its cluster.
+/// `%cluster_nctarank`: number of blocks in the cluster.
 #[inline(always)]
 pub fn blocks() -> u32 {
     special_register!("cluster_nctarank")
 }
 
 /// `barrier.cluster.arrive.release.aligned` and `barrier.cluster.wait.acquire.aligned`: waits for all threads of the
-/// cluster; their earlier accesses are done and visible.
+/// cluster, whose earlier accesses are then performed and visible.
 ///
 /// # Safety
 /// Every thread of the cluster executes this together.
@@ -30,7 +30,7 @@ pub unsafe fn synchronise() {
     instruction!("barrier.cluster.arrive.release.aligned;", "barrier.cluster.wait.acquire.aligned;", options(nostack));
 }
 
-/// `mapa.shared::cluster.u32`: the address, in the cluster's shared memory, of what `shared` is in the block of that rank.
+/// `mapa.shared::cluster.u32`: the shared::cluster address that corresponds to `shared` in the block of that rank.
 ///
 /// # Safety
 /// `shared` is an address in the block's shared memory; the cluster has more than `rank` blocks.

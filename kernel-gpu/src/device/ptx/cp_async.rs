@@ -3,7 +3,7 @@
 
 use core::arch::asm;
 
-/// `cp.async.cg.shared.global`: starts copying 16 bytes, past L1.
+/// `cp.async.cg.shared.global`: starts copying 16 bytes, bypassing L1.
 ///
 /// # Safety
 /// `shared` and `global` are 16-byte aligned addresses of 16 accessible bytes; neither is written otherwise, and
@@ -13,11 +13,11 @@ pub unsafe fn copy_16(shared: u32, global: u64) {
     instruction!("cp.async.cg.shared.global [{}], [{}], 16;", in(reg32) shared, in(reg64) global, options(nostack));
 }
 
-/// `cp.async.cg.shared.global` with a source size: as [`copy_16`], or fills 16 bytes with zeros without reading
-/// `global` where `inside` is false.
+/// `cp.async.cg.shared.global` with a source size: [`copy_16`] if `inside`; otherwise fills 16 bytes with zeros without
+/// reading `global`.
 ///
 /// # Safety
-/// As for [`copy_16`]; where `inside` is false `global` may be any address.
+/// As for [`copy_16`]; if not `inside`, `global` may be any address.
 #[inline(always)]
 pub unsafe fn copy_16_or_zeros(shared: u32, global: u64, inside: bool) {
     // With a source size of 0 nothing is read.
@@ -42,7 +42,7 @@ pub fn commit_group() {
 /// threads copied is visible only after a barrier that follows their own wait.
 #[inline(always)]
 pub fn wait_for_oldest<const STAGES: u32>() {
-    // SAFETY: only waits.
+    // SAFETY: the instruction only waits.
     unsafe { asm!("cp.async.wait_group {};", const STAGES - 2, options(nostack)) };
 }
 
@@ -50,6 +50,6 @@ pub fn wait_for_oldest<const STAGES: u32>() {
 /// copied is visible only after a barrier that follows their own wait.
 #[inline(always)]
 pub fn wait_until_fewer_than<const LIMIT: u32>() {
-    // SAFETY: only waits.
+    // SAFETY: the instruction only waits.
     unsafe { asm!("cp.async.wait_group {};", const LIMIT - 1, options(nostack)) };
 }

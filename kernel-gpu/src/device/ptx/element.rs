@@ -6,33 +6,33 @@ use contract::config;
 
 /// An element type of Q, K, V, P and O.
 pub trait Element: shared_tile::Element + Copy + 'static {
-    /// Its name in the contract, by which instructions are chosen.
+    /// Its name in the contract, which selects instructions.
     const TYPE: config::Element;
-    /// Two ones.
+    /// A packed pair of ones.
     const ONES: u32;
-    /// Up to this sum of a lane's probabilities of a step, none of them overflows, nor does O in f32.
+    /// Up to this sum of a lane's probabilities in a step, no probability overflows, nor does O in f32.
     const LARGEST_SUM: f32;
-    /// Below this sum of the rounded probabilities of rows, none of them overflowed, nor does O in f32.
+    /// If the sum of a row's rounded probabilities is below this, none overflowed, nor did O in f32.
     const SUM_LIMIT: f32;
-    /// From this sum of a lane's probabilities of a row on, the row has one that is far from the smallest numbers, so that those
-    /// that underflow do not matter.
+    /// From this sum of a lane's probabilities of a row on, one of them is far above the smallest numbers, so that others may
+    /// underflow without consequence.
     const SMALLEST_FIRST_SUM: f32;
 
     /// Two f32 rounded to nearest-even, `low` in the lower half.
     fn pack(low: f32, high: f32) -> u32;
 
-    /// The two elements of a register, that of the lower half first.
+    /// The two elements of a register, the lower half first.
     fn unpack(pair: u32) -> [f32; 2];
 }
 
 impl Element for F16 {
     const TYPE: config::Element = config::Element::F16;
     const ONES: u32 = 0x3c00_3c00;
-    // It ends at 65504.
+    // fp16 ends at 65504.
     const LARGEST_SUM: f32 = 16_384.0;
-    // A probability that overflows is infinite.
+    // A probability that overflows becomes infinite.
     const SUM_LIMIT: f32 = f32::INFINITY;
-    // Proves a probability of 2⁻¹⁰ at least; fp16 is exact to 2⁻²⁴.
+    // Guarantees a probability of at least 2⁻¹⁰; fp16 resolves 2⁻²⁴.
     const SMALLEST_FIRST_SUM: f32 = 1.0 / 64.0;
 
     #[inline(always)]
@@ -52,7 +52,7 @@ impl Element for Bf16 {
     // 2³⁰: with V up to 2⁹⁰, O stays in the range of f32.
     const LARGEST_SUM: f32 = (1u32 << 30) as f32;
     const SUM_LIMIT: f32 = 1e18;
-    // 2⁻³⁰; bf16 is exact to 2⁻¹²⁶.
+    // 2⁻³⁰; bf16 resolves 2⁻¹²⁶.
     const SMALLEST_FIRST_SUM: f32 = 1.0 / (1u32 << 30) as f32;
 
     #[inline(always)]
@@ -62,7 +62,7 @@ impl Element for Bf16 {
 
     #[inline(always)]
     fn unpack(pair: u32) -> [f32; 2] {
-        // The upper half of an f32.
+        // A bf16 is the upper half of an f32.
         [f32::from_bits(pair << 16), f32::from_bits(pair & 0xffff_0000)]
     }
 }

@@ -1,19 +1,19 @@
-//! A grid and those before and behind it in a stream (PTX ISA, "griddepcontrol").
+//! Programmatic dependent launch: a grid and its neighbours in the stream (PTX ISA, "griddepcontrol").
 
 use core::arch::asm;
 
-/// `griddepcontrol.wait`: waits until the grids that this one was launched behind are complete, and their writes visible. At
-/// once where the launch did not allow this grid to begin before that.
+/// `griddepcontrol.wait`: waits until the grids that this one depends on have completed and their writes are visible. Returns
+/// at once if the launch did not allow this grid to begin early.
 #[inline(always)]
 pub fn wait_for_previous() {
-    // SAFETY: it orders what memory is accessed, and accesses none.
+    // SAFETY: orders memory accesses, performs none.
     unsafe { asm!("griddepcontrol.wait;", options(nostack)) };
 }
 
-/// `griddepcontrol.launch_dependents`: the grid behind this one may begin where there is room, as far as its launch allows
-/// that, once every block has executed this or is done.
+/// `griddepcontrol.launch_dependents`: the next grid may begin, if its launch allows it and there is room, once every block has
+/// executed this or exited.
 #[inline(always)]
 pub fn let_next_begin() {
-    // SAFETY: nothing is accessed; what the next grid accesses before its wait is for its own launch to say.
+    // SAFETY: performs no access; what the next grid accesses before its wait is its own launch's responsibility.
     unsafe { asm!("griddepcontrol.launch_dependents;", options(nostack)) };
 }

@@ -1,8 +1,8 @@
 //! Matrix loads from shared memory (PTX ISA, "Warp-level Matrix Load Instruction: ldmatrix").
 //!
-//! Four 8×8 matrices of 16-bit elements at once. Lanes 8i to 8i+7 give the addresses of the rows of matrix i, 16 bytes
-//! each. Lane l receives from each matrix, in one register, elements 2·(l mod 4) and 2·(l mod 4)+1 of row l/4; with
-//! `.trans`, of the transposed matrix.
+//! Loads four 8×8 matrices of 16-bit elements at once. Lanes 8i to 8i+7 give the addresses of the rows of matrix i, 16 bytes
+//! each. Lane l receives, in one register per matrix, elements 2·(l mod 4) and 2·(l mod 4)+1 of row l/4; with `.trans`, of
+//! the transposed matrix.
 
 macro_rules! load_four_matrices {
     ($(#[$doc:meta])* $name:ident, $instruction:literal) => {

@@ -1,4 +1,4 @@
-//! Floating-point arithmetic that Rust's operators do not name (PTX ISA, "Floating Point Instructions" and "cvt").
+//! Floating-point instructions without a Rust operator (PTX ISA, "Floating Point Instructions" and "cvt").
 
 use core::arch::asm;
 
@@ -30,15 +30,15 @@ unary! {
     reciprocal, "rcp.approx.ftz.f32"
 }
 
-/// 2ˣ by the FMA pipe, with a relative error under 7.5e-5, less than half the unit of fp16 in the last place: x is split into
-/// the nearest integer, which is added to the exponent, and the rest, whose power is a minimax polynomial. From 128 up, and for
-/// NaN, it is +∞; below −126 at most 2⁻¹²⁶.
+/// 2ˣ on the FMA pipe, with a relative error below 7.5e-5, less than half an ulp of fp16. x is split into the nearest integer,
+/// which is added to the exponent, and the rest, whose power a minimax polynomial approximates. +∞ from 128 on and for NaN; at
+/// most 2⁻¹²⁶ below −126.
 #[cfg(feature = "sm_80")]
 #[inline(always)]
 pub fn exp2_polynomial(x: f32) -> f32 {
-    /// 1.5 · 2²³: adding it rounds to an integer, which is then in the lowest bits.
+    /// 1.5 · 2²³: adding it rounds to an integer, which is then in the low bits.
     const ROUND: f32 = 12_582_912.0;
-    // NaN loses both times.
+    // Both `max` and `min` drop a NaN operand.
     let x = max(min(x, 128.0), -126.0);
     let shifted = x + ROUND;
     let rest = x - (shifted - ROUND);
@@ -63,13 +63,13 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     d
 }
 
-/// |x|, by its bits.
+/// |x|, by clearing the sign bit.
 #[inline(always)]
 pub fn abs(x: f32) -> f32 {
     f32::from_bits(x.to_bits() & 0x7fff_ffff)
 }
 
-/// `max.f32`: the larger; a NaN loses against a number.
+/// `max.f32`: the larger; a number if one operand is NaN.
 #[inline(always)]
 pub fn max(a: f32, b: f32) -> f32 {
     let c;
@@ -80,7 +80,7 @@ pub fn max(a: f32, b: f32) -> f32 {
     c
 }
 
-/// `min.f32`: the smaller; a NaN loses against a number.
+/// `min.f32`: the smaller; a number if one operand is NaN.
 #[inline(always)]
 pub fn min(a: f32, b: f32) -> f32 {
     let c;

@@ -1,9 +1,9 @@
 //! Barriers in shared memory that count arrivals and copied bytes (PTX ISA, "Parallel Synchronization and Communication
 //! Instructions: mbarrier").
 //!
-//! An mbarrier is 8 bytes at a multiple of 8. Its phases are numbered from 0; one ends when as many threads arrived as it
-//! was initialised for and no bytes are pending. A wait names the parity of the phase whose end it waits for: with 1 it
-//! passes at once as long as phase 0 lasts, which is how an "empty" barrier begins.
+//! An mbarrier is 8 bytes, 8-byte aligned. Its phases are numbered from 0; a phase completes when the expected number of
+//! threads have arrived and no bytes are pending. A wait names the parity of the phase whose completion it waits for: with
+//! parity 1 it returns at once during phase 0, which is how an "empty" barrier begins.
 
 use core::arch::asm;
 
@@ -23,23 +23,23 @@ pub unsafe fn init(barrier: u32, arrivals: u32) {
 /// `fence.mbarrier_init.release.cluster`: asynchronous copies see the mbarriers that the thread initialised.
 #[inline(always)]
 pub fn fence_init() {
-    // SAFETY: only orders.
+    // SAFETY: orders accesses, performs none.
     unsafe { asm!("fence.mbarrier_init.release.cluster;", options(nostack)) };
 }
 
-/// `mbarrier.arrive.shared::cta.b64`: one arrival, which comes after the thread's earlier accesses.
+/// `mbarrier.arrive.shared::cta.b64`: one arrival, ordered after the thread's earlier accesses.
 ///
 /// # Safety
-/// `barrier` is an initialised mbarrier whose phase waits for one more arrival at least.
+/// `barrier` is an initialised mbarrier whose current phase expects at least one more arrival.
 #[inline(always)]
 pub unsafe fn arrive(barrier: u32) {
     instruction!("mbarrier.arrive.shared::cta.b64 _, [{}];", in(reg32) barrier, options(nostack));
 }
 
-/// `mbarrier.arrive.expect_tx.shared::cta.b64`: the phase waits for `bytes` more copied bytes; then as [`arrive`].
+/// `mbarrier.arrive.expect_tx.shared::cta.b64`: the phase waits for `bytes` more copied bytes; then [`arrive`].
 ///
 /// # Safety
-/// As for [`arrive`]; copies of just so many bytes signal the mbarrier.
+/// As for [`arrive`]; copies of exactly `bytes` bytes signal the mbarrier.
 #[inline(always)]
 pub unsafe fn arrive_and_expect(barrier: u32, bytes: u32) {
     instruction!(
@@ -49,18 +49,18 @@ pub unsafe fn arrive_and_expect(barrier: u32, bytes: u32) {
     );
 }
 
-/// `mbarrier.try_wait.parity.shared::cta.b64`, until it succeeds: waits for the end of the current or preceding phase,
-/// whichever has that parity. What came before its arrivals, and what its copies wrote, is visible afterwards.
+/// `mbarrier.try_wait.parity.shared::cta.b64`, until it succeeds: waits for the completion of the current or preceding phase,
+/// whichever has that parity. Accesses before its arrivals, and the writes of its copies, are then visible.
 ///
 /// # Safety
 /// `barrier` is an initialised mbarrier; `parity` is 0 or 1.
 #[inline(always)]
 pub unsafe fn wait(barrier: u32, parity: u32) {
-    // SAFETY: an initialised mbarrier, as the caller says.
+    // SAFETY: an initialised mbarrier, by the caller's promise.
     while !unsafe { try_wait(barrier, parity) } {}
 }
 
-/// One `mbarrier.try_wait.parity.shared::cta.b64`: whether the phase was over within a time that the hardware chooses.
+/// A single `mbarrier.try_wait.parity.shared::cta.b64`: whether the phase completed within a hardware-defined time.
 ///
 /// # Safety
 /// As for [`wait`].

@@ -132,7 +132,7 @@ pub unsafe fn store_global_f32(address: u64, value: f32) {
 /// `ld.global.b32`.
 ///
 /// # Safety
-/// `address` is a 4-byte aligned global address of 4 initialised bytes that nobody writes while the grid runs.
+/// `address` is a 4-byte aligned global address of 4 initialised bytes that are not written while the grid runs.
 #[inline(always)]
 pub unsafe fn load_global_4(address: u64) -> u32 {
     let value;
@@ -140,11 +140,11 @@ pub unsafe fn load_global_4(address: u64) -> u32 {
     value
 }
 
-/// `ld.global.b16` under a predicate: 0 where it does not hold. No branch.
+/// Predicated `ld.global.b16`, without a branch: 0 if the predicate is false.
 ///
 /// # Safety
-/// Where the predicate holds, `address` is a 2-byte aligned global address of 2 initialised bytes that nobody writes while the grid
-/// runs.
+/// If the predicate is true, `address` is a 2-byte aligned global address of 2 initialised bytes that are not written while the
+/// grid runs.
 #[inline(always)]
 pub unsafe fn load_global_2_if(address: u64, condition: bool) -> u32 {
     let value;

@@ -30,7 +30,7 @@ pub unsafe fn multiply_accumulate<E: Element>(c: &mut FragmentC, a: FragmentA, b
     }
 }
 
-/// The instruction with these operands.
+/// The instruction with the given operands.
 macro_rules! multiply {
     ($instruction:literal, $c:ident, $a:ident, $b:ident) => {{
         let [mut c0, mut c1, mut c2, mut c3] = *$c;

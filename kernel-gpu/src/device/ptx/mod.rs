@@ -1,15 +1,15 @@
-//! One file per PTX instruction family: a wrapper per instruction, with the section of the PTX ISA it comes from, the
-//! layout of its operands across lanes, and the alignment it needs. All shared-memory addresses are 32-bit addresses of
-//! the `.shared` window.
+//! One file per PTX instruction family. Each wrapper of an instruction documents its section of the PTX ISA, the layout of
+//! its operands across lanes, and the alignment it needs. All shared-memory addresses are 32-bit addresses of the `.shared`
+//! window.
 
-/// The instruction of a wrapper, whose operands these are.
+/// Emits the instruction of a wrapper with the given operands.
 ///
-/// What it asks of whoever executes it is the `# Safety` of the wrapper. That section is what a reader has to compare with the PTX
-/// ISA: nothing else is unsafe about a wrapper.
+/// Its requirements on the caller are the `# Safety` section of the wrapper, to be compared with the PTX ISA. Nothing else about a
+/// wrapper is unsafe.
 #[collapse_debuginfo(yes)]
 macro_rules! instruction {
     ($($assembly:tt)*) => {
-        // SAFETY: the caller of the wrapper keeps its `# Safety`.
+        // SAFETY: the caller of the wrapper upholds its `# Safety` section.
         unsafe { core::arch::asm!($($assembly)*) }
     };
 }

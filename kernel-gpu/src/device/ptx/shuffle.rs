@@ -24,12 +24,12 @@ exchange! {
     exchange, f32
 }
 exchange! {
-    /// [`exchange`] of bits.
+    /// [`exchange`] for bits.
     exchange_bits, u32
 }
 
-/// `shfl.sync.idx.b32` over the whole warp: the value of lane 0. ptxas knows that it is the same in all lanes, and keeps
-/// what is computed from it alone in uniform registers.
+/// `shfl.sync.idx.b32` over the whole warp: the value of lane 0. ptxas knows that the result is uniform, and keeps values
+/// derived from it in uniform registers.
 ///
 /// # Safety
 /// Every lane of the warp executes this together.

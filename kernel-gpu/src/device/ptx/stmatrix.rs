@@ -1,8 +1,8 @@
 //! Matrix stores to shared memory (PTX ISA, "Warp-level Matrix Store Instruction: stmatrix"), the inverse of
 //! [`super::ldmatrix`].
 
-/// `stmatrix.sync.aligned.m8n8.x4.shared.b16`: four 8×8 matrices of 16-bit elements. Lanes 8i to 8i+7 give the addresses
-/// of the rows of matrix i, 16 bytes each; lane l holds of each matrix, in one register, elements 2·(l mod 4) and
+/// `stmatrix.sync.aligned.m8n8.x4.shared.b16`: stores four 8×8 matrices of 16-bit elements. Lanes 8i to 8i+7 give the
+/// addresses of the rows of matrix i, 16 bytes each. Lane l holds, in one register per matrix, elements 2·(l mod 4) and
 /// 2·(l mod 4)+1 of row l/4.
 ///
 /// # Safety

@@ -4,16 +4,16 @@ use core::arch::asm;
 
 use crate::device::codegen::{thread, warp};
 
-/// Keeps the barrier behind it in one place: rustc's own jump threading copies what stands before a branch into the ways that
-/// lead to its arms, calls of intrinsics too, and stops at assembly. In two places, each would wait for a part of the threads.
+/// Prevents duplication of the following barrier. rustc's jump threading copies the code before a branch, including intrinsics, into
+/// its predecessors, but stops at assembly. Each copy of a barrier would wait for only a part of the threads.
 macro_rules! in_one_place {
     ($remark:literal) => {
-        // SAFETY: a comment.
+        // SAFETY: the assembly is only a comment.
         unsafe { asm!(concat!("// ", $remark), options(nomem, nostack, preserves_flags)) }
     };
 }
 
-/// `bar.sync 0`: waits for all threads of the block; their earlier shared-memory accesses are done and visible.
+/// `bar.sync 0`: waits for all threads of the block; their earlier shared-memory accesses are then performed and visible.
 ///
 /// # Safety
 /// Every thread of the block executes this together.
@@ -24,7 +24,7 @@ pub unsafe fn block() {
     unsafe { thread::sync_threads() };
 }
 
-/// `bar.red.or.pred` over barrier 0: as [`block`], and whether `condition` holds for any thread.
+/// `bar.red.or.pred` on barrier 0: [`block`], and returns whether `condition` holds in any thread.
 ///
 /// # Safety
 /// Every thread of the block executes this together.
@@ -39,7 +39,7 @@ pub unsafe fn block_any(condition: bool) -> bool {
     any != 0
 }
 
-/// `bar.warp.sync`: waits for all lanes of the warp; their earlier memory accesses are visible to each other.
+/// `bar.warp.sync`: waits for all lanes of the warp; their earlier memory accesses are then visible to each other.
 ///
 /// # Safety
 /// Every lane of the warp executes this together.
@@ -50,8 +50,8 @@ pub unsafe fn warp() {
     unsafe { warp::sync_warp() };
 }
 
-/// `bar.warp.sync` where memory needs no order: lanes that took different ways go on together, and not one way after the
-/// other.
+/// `bar.warp.sync` without need for memory ordering: reconverges lanes that diverged, so that they do not continue one path
+/// after the other.
 ///
 /// # Safety
 /// Every lane of the warp executes this together.
@@ -62,18 +62,18 @@ pub unsafe fn converge_warp() {
     unsafe { warp::converge() };
 }
 
-/// `bar.sync barrier, THREADS`: waits until `THREADS` threads, these among them, have come to the barrier or
-/// [arrived](arrive) there; what those did to shared memory before is done and visible.
+/// `bar.sync barrier, THREADS`: waits until `THREADS` threads, the callers included, have reached the barrier or
+/// [arrived](arrive) at it; their earlier shared-memory accesses are then performed and visible.
 ///
 /// # Safety
-/// Whole warps execute this together, with the same `barrier` of 1 to 15, which so many threads use each time.
+/// Whole warps execute this together, with the same `barrier` from 1 to 15, and always `THREADS` threads use it.
 #[cfg_attr(not(feature = "sm_90a"), allow(dead_code, reason = "the other family's blocks have only barrier 0"))]
 #[inline(always)]
 pub unsafe fn some<const THREADS: u32>(barrier: u32) {
     instruction!("bar.sync {}, {};", in(reg32) barrier, const THREADS, options(nostack));
 }
 
-/// `bar.arrive barrier, THREADS`: takes part in a [`some`] without waiting for it.
+/// `bar.arrive barrier, THREADS`: takes part in [`some`] without waiting.
 ///
 /// # Safety
 /// As for [`some`].

@@ -13,7 +13,7 @@ pub unsafe fn all(condition: bool) -> bool {
         "\tsetp.ne.u32 %mine, {}, 0;",
         "\tvote.sync.all.pred %every, %mine, 0xffffffff;",
         "\tselp.b32 {}, 1, 0, %every;",
-        // Not at the beginning of its line, where the brace that ends an entry stands.
+        // Indented, since a brace at the start of a line ends an entry.
         "\t}}",
         in(reg32) u32::from(condition),
         out(reg32) every,

@@ -1,6 +1,6 @@
 //! Roles of warps and warpgroups (PTX ISA, "elect.sync", "setmaxnreg").
 
-/// `elect.sync` of the whole warp: whether the calling lane is the one that was chosen.
+/// `elect.sync` over the whole warp: whether the calling lane was elected.
 ///
 /// # Safety
 /// Every lane of the warp executes this together.
@@ -15,21 +15,21 @@ pub unsafe fn elect() -> bool {
     elected != 0
 }
 
-/// `setmaxnreg.inc.sync.aligned.u32`: waits until every thread of the warpgroup has `REGISTERS` registers, which others
-/// gave up.
+/// `setmaxnreg.inc.sync.aligned.u32`: waits until every thread of the warpgroup has `REGISTERS` registers, released by
+/// other warpgroups.
 ///
 /// # Safety
-/// All four warps of the warpgroup execute this together; `REGISTERS` is a multiple of 8 from 24 to 256, no less than
-/// before. The threads of the block never need more than 65536 at a time.
+/// All four warps of the warpgroup execute this together; `REGISTERS` is a multiple of 8 from 24 to 256, not fewer than
+/// before. The threads of the block never need more than 65536 registers in total.
 #[inline(always)]
 pub unsafe fn increase_registers<const REGISTERS: u32>() {
     instruction!("setmaxnreg.inc.sync.aligned.u32 {};", const REGISTERS, options(nostack));
 }
 
-/// `setmaxnreg.dec.sync.aligned.u32`: every thread of the warpgroup keeps `REGISTERS` registers and gives up the others.
+/// `setmaxnreg.dec.sync.aligned.u32`: every thread of the warpgroup keeps `REGISTERS` registers and releases the others.
 ///
 /// # Safety
-/// All four warps of the warpgroup execute this together; `REGISTERS` is a multiple of 8 from 24 to 256, no more than
+/// All four warps of the warpgroup execute this together; `REGISTERS` is a multiple of 8 from 24 to 256, not more than
 /// before.
 #[inline(always)]
 pub unsafe fn decrease_registers<const REGISTERS: u32>() {

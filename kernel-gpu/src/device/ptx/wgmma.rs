@@ -1,13 +1,13 @@
 //! Asynchronous matrix products of a warpgroup (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
 //!
 //! Four warps, the first of which has an index that is a multiple of four, multiply a 64×16 matrix A by a 16×N matrix B.
-//! Warp w of the four holds rows 16w to 16w + 15 of C and D (and of A, where it comes from registers), in the layout of
-//! `mma.sync` ([`super::mma`]): a fragment for every 8 columns of D, and one fragment of A.
+//! Warp w of the four holds rows 16w to 16w + 15 of C and D (and of A, if it comes from registers), in the layout of
+//! `mma.sync` ([`super::mma`]): one fragment per 8 columns of D, and one fragment of A.
 //!
-//! A product is in flight from the instruction to the [`wait_group`] that covers its group. Until then the registers of
-//! D must not be touched and those of A and the operands in shared memory not be written. LLVM knows nothing of this
-//! and moves register accesses across assembly that does not name the registers: [`Registers::pin`] them after a wait
-//! and before a fence.
+//! A product is in flight from its instruction to the [`wait_group`] that covers its group. Until then, the registers of D
+//! must not be accessed, and those of A and the operands in shared memory must not be written. LLVM does not know this and
+//! moves register accesses across assembly that does not name the registers: [`Registers::pin`] them after a wait and
+//! before a fence.
 
 use core::arch::asm;
 use core::marker::PhantomData;
@@ -18,11 +18,11 @@ use crate::device::unrolled;
 use crate::shared_tile::{self, RowLayout, SharedTile};
 use contract::config::{self, MMA_K};
 
-/// How an operand lies in shared memory: panels one behind the other, of rows one behind the other, as wide as a swizzle.
+/// Layout of an operand in shared memory: consecutive panels of consecutive rows, each as wide as the swizzle.
 pub trait OperandLayout: Copy {
     /// Bytes of a row of a panel: 64 or 128, the span of the swizzle.
     const ROW_BYTES: u32;
-    /// Panels.
+    /// Number of panels.
     const PANELS: u32;
     /// Bytes of a panel.
     const PANEL_BYTES: u32;
@@ -34,12 +34,12 @@ impl<E: shared_tile::Element, const ROWS: u32, L: RowLayout> OperandLayout for S
     const PANEL_BYTES: u32 = Self::BYTES;
 }
 
-/// Which dimension of an operand is contiguous in shared memory.
+/// The dimension of an operand that is contiguous in shared memory.
 pub trait Major: Copy {
     /// `imm-trans-a`, `imm-trans-b`.
     const TRANSPOSED: u32;
 
-    /// Bytes from the operand to the one `steps` steps of 16 further along K.
+    /// Byte offset of the operand `steps` steps of 16 further along K.
     fn step_bytes<L: OperandLayout>(steps: u32) -> u32;
 }
 
@@ -70,9 +70,9 @@ impl Major for NMajor {
     }
 }
 
-/// Describes an operand in shared memory (PTX ISA, "Matrix Descriptor").
+/// Descriptor of an operand in shared memory (PTX ISA, "Matrix Descriptor").
 ///
-/// The two halves are kept apart, as only the low one differs between operands: an operand that lies further on is one
+/// The two halves are separate, since only the low one differs between operands: the descriptor of another operand is one
 /// 32-bit addition away, without a carry.
 #[derive(Clone, Copy)]
 pub struct Descriptor<M, L> {
@@ -81,43 +81,43 @@ pub struct Descriptor<M, L> {
 }
 
 impl<M: Major, L: OperandLayout> Descriptor<M, L> {
-    /// Leading byte offset, in the low half: from one panel to the next, where columns of B are in several. Others have no use for
-    /// it.
+    /// Leading byte offset, in the low half: distance between panels, if columns of B are in several panels. Ignored
+    /// otherwise.
     const LEADING: u32 = if L::PANELS > 1 { encoded(L::PANEL_BYTES) << 16 } else { 1 << 16 };
-    /// Stride byte offset, in the high half: from 8 rows to the next 8.
+    /// Stride byte offset, in the high half: distance between groups of 8 rows.
     const STRIDE: u32 = encoded(8 * L::ROW_BYTES);
-    /// The swizzle, in the high half.
+    /// Swizzle mode, in the high half.
     const SWIZZLE: u32 = match L::ROW_BYTES {
         64 => 2 << 30,
         128 => 1 << 30,
         _ => panic!("no swizzle is as wide as a row of this operand"),
     };
 
-    /// The operand whose rows begin at `address`, a multiple of 8 rows' bytes: the swizzle is one of address bits.
+    /// The operand whose rows begin at `address`, which must be aligned to 8 rows, since the swizzle works on address bits.
     #[inline(always)]
     pub fn new(address: u32) -> Self {
         Self { low: encoded(address) | Self::LEADING, _operand: PhantomData }
     }
 
-    /// The same `steps` steps of 16 further along K.
+    /// The operand `steps` steps of 16 further along K.
     #[inline(always)]
     pub fn step(self, steps: usize) -> Self {
-        // Stays inside the address field: shared memory ends below 2¹⁸.
+        // Does not leave the address field: shared memory ends below 2¹⁸.
         Self { low: self.low + encoded(M::step_bytes::<L>(steps as u32)), ..self }
     }
 
-    /// An operand of the same shape `bytes` further on, in whatever role. The compiler does not learn how it came to be: it
-    /// would compute the descriptors of all steps anew, where each is one addition away from this.
+    /// An operand of the same shape, `bytes` further on, with any major dimension. Opaque to the compiler, which would otherwise
+    /// recompute the descriptors of all steps from scratch instead of by one addition.
     #[inline(always)]
     pub fn after<N: Major>(self, bytes: u32) -> Descriptor<N, L> {
         let mut low = self.low + encoded(bytes);
-        // SAFETY: a comment.
+        // SAFETY: the assembly is only a comment.
         unsafe { asm!("// a descriptor: {}", inout(reg32) low, options(pure, nomem, nostack, preserves_flags)) };
         Descriptor { low, _operand: PhantomData }
     }
 }
 
-/// An operand in shared memory, whatever its layout.
+/// An operand in shared memory, with any layout.
 pub trait Operand: Copy {
     /// `imm-trans-a`, `imm-trans-b`.
     const TRANSPOSED: u32;
@@ -144,36 +144,36 @@ impl<M: Major, L: OperandLayout> Operand for Descriptor<M, L> {
     }
 }
 
-/// The encoding of an address or offset in a descriptor.
+/// An address or offset as encoded in a descriptor.
 const fn encoded(bytes: u32) -> u32 {
     (bytes & 0x3_ffff) >> 4
 }
 
-/// The accumulators of one lane for a 64×N tile. The elements of A and B are `E`.
+/// The accumulators of one lane for a 64×N tile. `E` is the element type of A and B.
 pub trait Accumulators: Sized {
     /// `wgmma.mma_async` with scale-d = 0: D = A·B.
     ///
     /// # Safety
     /// All warps of the warpgroup execute this together, after [`fence`]; both operands are initialised and visible to the
-    /// async proxy. The result is not touched before the wait for its group.
+    /// async proxy. The result is not accessed before the wait for its group.
     unsafe fn multiply<E: Element, A: Operand, B: Operand>(a: A, b: B) -> Self;
 
     /// `wgmma.mma_async`: D += A·B.
     ///
     /// # Safety
-    /// As for [`Accumulators::multiply`]; `self` was not touched since the fence.
+    /// As for [`Accumulators::multiply`]; `self` was not accessed since the fence.
     unsafe fn multiply_accumulate<E: Element, A: Operand, B: Operand>(&mut self, a: A, b: B);
 
-    /// `wgmma.mma_async` with A in registers: D += A·B, or D = A·B where it does not `accumulate`.
+    /// `wgmma.mma_async` with A in registers: D += A·B if `accumulate`, else D = A·B.
     ///
     /// # Safety
-    /// As for [`Accumulators::multiply_accumulate`]; `a` was not written since the fence, and is not before the wait;
-    /// `accumulate` is the same in all lanes.
+    /// As for [`Accumulators::multiply_accumulate`]; `a` is not written between the fence and the wait;
+    /// `accumulate` is uniform.
     unsafe fn multiply_fragment<E: Element, B: Operand>(&mut self, a: FragmentA, b: B, accumulate: bool);
 }
 
-/// One `wgmma.mma_async` with `$columns` columns: `$mode` is how it uses the accumulators `$d`, `$a` the template of
-/// operand A, whose values are `$value`, and `$transposed` what stands before the transposition of B.
+/// A `wgmma.mma_async` with `$columns` columns: `$mode` is how it uses the accumulators `$d`, `$a` the template of
+/// operand A with values `$value`, and `$transposed` the text before the transposition of B.
 macro_rules! multiply {
     ($columns:literal, $($operands:tt)*) => {
         match E::TYPE {
@@ -194,7 +194,7 @@ macro_rules! multiply {
                 "\twgmma.mma_async.sync.aligned.m64n", $columns, "k16", $types, " {{{}, {}, {}, {}",
                 $(four_more!($rest),)* "}}, ", $a, ", {}, %adds, 1, 1, ", $transposed, "{};"
             ),
-            // Not at the beginning of its line, where the brace that ends an entry stands.
+            // Indented, since a brace at the start of a line ends an entry.
             "\t}}",
             in(reg32) u32::from($scale_d),
             $mode(reg32) $d[$first][0], $mode(reg32) $d[$first][1],
@@ -211,14 +211,14 @@ macro_rules! multiply {
     };
 }
 
-/// Places in the template for another fragment.
+/// Placeholders of another fragment in the template.
 macro_rules! four_more {
     ($fragment:literal) => {
         ", {}, {}, {}, {}"
     };
 }
 
-/// Implements [`Accumulators`] for tiles of `$columns` columns, which are the fragments `$fragment…`.
+/// Implements [`Accumulators`] for tiles of `$columns` columns, consisting of the fragments `$fragment…`.
 macro_rules! tile {
     ($columns:literal columns: $($fragment:literal)+) => {
         impl Accumulators for [FragmentC; $columns / 8] {
@@ -256,10 +256,10 @@ tile!(64 columns: 0 1 2 3 4 5 6 7);
 tile!(96 columns: 0 1 2 3 4 5 6 7 8 9 10 11);
 tile!(128 columns: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
 
-/// Registers that products use: accumulators or fragments of A.
+/// Registers used by products: accumulators or fragments of A.
 pub trait Registers {
-    /// Names the registers between two pieces of assembly, without an instruction: the compiler then moves no access to
-    /// them across this point.
+    /// Names the registers in assembly that emits no instruction, so that the compiler moves no access to them across this
+    /// point.
     fn pin(&mut self);
 }
 
@@ -268,7 +268,7 @@ impl<const FRAGMENTS: usize> Registers for [FragmentA; FRAGMENTS] {
     fn pin(&mut self) {
         unrolled!(at most 16; for n in FRAGMENTS => {
             let [a, b, c, d] = &mut self[n];
-            // SAFETY: a comment. Volatile, so that it keeps its place among the instructions around it.
+            // SAFETY: the assembly is only a comment. Volatile, so that it keeps its place among the surrounding instructions.
             unsafe {
                 asm!(
                     "// pinned: {}, {}, {}, {}",
@@ -280,14 +280,14 @@ impl<const FRAGMENTS: usize> Registers for [FragmentA; FRAGMENTS] {
     }
 }
 
-/// The fragments in other registers. ptxas has products wait for each other where registers that one reads were written while
-/// another was in flight.
+/// Copies the fragments to other registers. ptxas serialises products if the registers that one reads were written while another
+/// was in flight.
 #[inline(always)]
 pub fn copied<const FRAGMENTS: usize>(fragments: [FragmentA; FRAGMENTS]) -> [FragmentA; FRAGMENTS] {
     let mut copies = [[0; 4]; FRAGMENTS];
     unrolled!(at most 16; for n in FRAGMENTS => {
         unrolled!(at most 4; for i in 4 => {
-            // SAFETY: registers only. Volatile, so that it comes after the wait before it.
+            // SAFETY: the assembly only moves registers. Volatile, so that it stays after the preceding wait.
             unsafe { asm!("mov.b32 {}, {};", out(reg32) copies[n][i], in(reg32) fragments[n][i], options(nomem, nostack)) };
         });
     });
@@ -301,12 +301,12 @@ impl<const FRAGMENTS: usize> Registers for [FragmentC; FRAGMENTS] {
     }
 }
 
-/// The bits of accumulators. All assembly here takes bits: an `f32` would come from and go to a register of another type
-/// under a code generator that has such (libNVVM), by moves that touch accumulators in flight. Between two pieces of
-/// assembly that take bits there is nothing to move.
+/// The accumulators as bits. All assembly here takes bits: with a code generator that has typed registers (libNVVM), an `f32`
+/// operand would be moved to and from another register, which touches accumulators in flight. Between two pieces of assembly
+/// that take bits no move is needed.
 #[inline(always)]
 fn bits_of<const FRAGMENTS: usize>(fragments: &mut [FragmentC; FRAGMENTS]) -> &mut [[u32; 4]; FRAGMENTS] {
-    // SAFETY: f32 and u32 have the same size and alignment, and every value of each is one of the other.
+    // SAFETY: f32 and u32 have the same size and alignment, and every bit pattern is valid for both.
     unsafe { &mut *(&raw mut *fragments).cast() }
 }
 
@@ -325,7 +325,7 @@ impl<A: Registers, B: Registers> Registers for (A, B) {
     }
 }
 
-/// `wgmma.fence.sync.aligned`: the warpgroup's earlier accesses to registers come before the products that follow.
+/// `wgmma.fence.sync.aligned`: orders the warpgroup's earlier register accesses before the products that follow.
 ///
 /// # Safety
 /// All warps of the warpgroup execute this together.

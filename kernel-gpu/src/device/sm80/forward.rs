@@ -18,15 +18,15 @@ use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::{MMA_K, MMA_M, WARP_SIZE};
 
-/// O and LSE of one block's query rows.
+/// Computes O and LSE of one block's query rows.
 ///
 /// `BLOCK_M` rows by `BLOCK_N` keys; each warp has `M_TILES` strips of 16 rows, and `K_STEPS` times 16 keys of each step.
 ///
-/// The shifts of the softmax are guessed from the first 16 keys. A block in which a probability overflows under them, or is
-/// not a number, begins again with the true maxima. With a threshold of 0, the shifts are the maxima so far
+/// The shifts of the softmax are guessed from the first 16 keys. If a probability overflows under them, or is NaN, the block
+/// starts over with the true row maxima. With a threshold of 0, the shifts are the running row maxima
 /// ([`contract::tile::Rescale`]).
 ///
-/// Where several groups of warps share the keys, each has shifts of its own, and what they have of a row is added up in the end.
+/// If several groups of warps share the keys, each has its own shifts, and their parts of a row are combined at the end.
 #[inline(always)]
 pub fn forward<
     K: Sm80Kernel,
@@ -52,13 +52,13 @@ pub fn forward<
     let lane = Lane::current();
     let group = Group::of::<K>(lane);
     let warp_row = group.warp * rows_per_warp;
-    // The loop over the steps is long enough, and the one that looks for maxima needs no more than it has.
+    // Not unrolled: the loop over the steps is long enough, and the one that searches for maxima is rare.
     let attended = block.attended();
     let steps = not_unrolled(attended.steps(BLOCK_N));
     let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::new(block, attended, steps, lane);
 
-    // SAFETY: all threads are here, and each warp is together: trip counts depend on the block alone, and whether to begin
-    // again is decided by the block.
+    // SAFETY: all threads are here, and each warp is converged: trip counts depend on the block only, and the decision to start
+    // over is made by the block.
     let (output, softmax) = unsafe {
         'attention: {
             pipeline.start_queries();
@@ -121,7 +121,7 @@ pub fn forward<
     let (block, lane) = (block.again(), lane.again_from_thread());
     let group = Group::of::<K>(lane);
     let warp_row = group.warp * rows_per_warp;
-    // SAFETY: the warp is together and alone touches its rows of the Q tile, which it read before the first step; each
+    // SAFETY: the warp is converged and only it touches its rows of the Q tile, which it read before the first step; each
     // step ends with a barrier.
     unsafe {
         let tile = pipeline.queries();
@@ -132,31 +132,31 @@ pub fn forward<
     };
 }
 
-/// How many of the keys of a step the rows of a warp attend to.
+/// Which keys of a step the rows of a warp attend to.
 enum Attention {
     /// All rows to all keys.
     All,
-    /// It has to be masked.
+    /// A mask is needed.
     Some,
     /// No row to any key.
     None,
 }
 
-/// What a warp accumulates.
+/// The accumulators of a warp.
 struct Accumulators<K: Kernel, const M_TILES: usize> {
     output: Output<K, M_TILES>,
     sums: RowSums<M_TILES>,
 }
 
 impl<K: Kernel, const M_TILES: usize> Accumulators<K, M_TILES> {
-    /// Of no keys at all.
+    /// The initial state, before any keys.
     #[inline(always)]
     fn new() -> Self {
         Self { output: [Fragments::zeros(); M_TILES], sums: RowSums::new() }
     }
 }
 
-/// Q of a warp, in registers or `SHARED`.
+/// Q of a warp, in registers or, if `SHARED`, in shared memory.
 struct Queries<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> {
     fragments: QueryFragments<K, M_TILES>,
     tile: Tile<K, BLOCK_M>,
@@ -190,13 +190,13 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
     }
 }
 
-/// What a warp knows of its rows.
+/// A warp's constants: its rows, its Q, its keys of each step.
 struct Warp<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> {
     args: &'a ForwardArgs,
     queries: Queries<K, BLOCK_M, M_TILES>,
-    /// Position of the first among the keys.
+    /// Position of its first row among the keys.
     first_row: u32,
-    /// Of the 16-key parts of a step, the first that is its own.
+    /// First of its own 16-key parts of a step.
     first_part: u32,
     lane: Lane,
 }
@@ -205,13 +205,13 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     /// Rows of the warp.
     const ROWS: u32 = M_TILES as u32 * MMA_M;
 
-    /// Of the 16-key parts of a step, the first that is its own.
+    /// First of its own 16-key parts of a step.
     #[inline(always)]
     fn first_part(&self) -> u32 {
         if K::GROUPS == 1 { 0 } else { self.first_part }
     }
 
-    /// The first of the warp's own keys of a step.
+    /// First of the warp's own keys of a step.
     #[inline(always)]
     fn first_key<const BLOCK_N: u32, const STAGES: u32>(
         &self,
@@ -221,7 +221,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         pipeline.first_key + step.number * BLOCK_N + self.first_part() * MMA_K
     }
 
-    /// The attention of the rows to the `keys` keys from `first_key` on.
+    /// How the rows attend to the `keys` keys from `first_key` on.
     #[inline(always)]
     fn attention(&self, first_key: u32, keys: u32, length: u32) -> Attention {
         if !K::Mask::touches::<K::Sequence>(self.args, (self.first_row, Self::ROWS), first_key, keys, length) {
@@ -235,8 +235,8 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         }
     }
 
-    /// O and softmax under the maxima of the scores so far: classic online softmax, a step of which is 16 keys. Masks decide
-    /// about every score.
+    /// O and softmax under the running row maxima: classic online softmax, in steps of 16 keys. Every score is
+    /// masked.
     ///
     /// # Safety
     /// All threads of the block call this together; `step` is the pipeline's first.
@@ -273,7 +273,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         (output, softmax)
     }
 
-    /// Adds the 16 keys at `place` to the output and the sums, both under the new maxima.
+    /// Adds the 16 keys at `place` to the output and the sums, both rescaled to the new maxima.
     ///
     /// # Safety
     /// The whole warp calls this together; `keys` and `values` are complete and visible.
@@ -304,7 +304,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         }
     }
 
-    /// Shifts from the first 16 keys.
+    /// Guesses the shifts from the first 16 keys.
     ///
     /// # Safety
     /// The whole warp calls this together; `keys` is complete and visible.
@@ -327,7 +327,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         unsafe { maxima.shifts(self.args.scale_log2) }
     }
 
-    /// Scores of 16 keys from `first_key` on, masked if asked.
+    /// Scores of the 16 keys from `first_key` on, masked if `MASKED`.
     ///
     /// # Safety
     /// The whole warp calls this together; `keys` is complete and visible.
@@ -347,8 +347,8 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         scores
     }
 
-    /// Adds a step to the output and the sums, 16 keys after another: while the tensor cores multiply, other exponentials
-    /// can be computed, since no step of the loop waits for the maximum of a row.
+    /// Adds a step to the output and the sums, 16 keys at a time. While the tensor cores multiply, exponentials of other keys can be
+    /// computed, since no step of the loop waits for a row max.
     ///
     /// # Safety
     /// The whole warp calls this together; `keys` and `values` are complete and visible.
@@ -381,7 +381,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         }
     }
 
-    /// Takes the scores of a step into the maxima.
+    /// Updates the maxima with the scores of a step.
     ///
     /// # Safety
     /// The whole warp calls this together; `keys` is complete and visible.
@@ -393,7 +393,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         first_key: u32,
         length: u32,
     ) {
-        // Not unrolled: this is rare, and scores of 16 keys need few registers.
+        // Not unrolled: this is rare, and scores of 16 keys take few registers.
         let (mut k, k_steps) = (0, not_unrolled(K_STEPS as u32));
         while k < k_steps {
             // SAFETY: the whole warp is here; K is complete.

@@ -1,4 +1,4 @@
-//! What a kernel of this family is made for.
+//! The specialisation of a kernel of this family.
 
 use crate::device::attention::kernel::Kernel;
 use contract::tile::{Queries, Sm80};
@@ -7,12 +7,12 @@ use contract::tile::{Queries, Sm80};
 pub trait Sm80Kernel: Kernel {
     /// Its tile configuration.
     const TILE: Sm80;
-    /// Groups of warps that share the keys of a step.
+    /// Number of warp groups that share the keys of a step.
     const GROUPS: u32 = Self::TILE.key_groups;
-    /// 16-key steps that follow each other in the code.
+    /// Number of unrolled 16-key steps.
     const UNROLL: usize = Self::TILE.unrolled() as usize;
-    /// Of every [`EXPONENTIALS`](contract::tile::sm80::EXPONENTIALS), how many the FMA pipe computes.
+    /// How many of every [`EXPONENTIALS`](contract::tile::sm80::EXPONENTIALS) are computed on the FMA pipe.
     const BY_FMA: u32 = Self::TILE.fma_exponentials;
-    /// Whether Q is read from shared memory for every 16 keys and not kept in registers.
+    /// Whether Q is read from shared memory for every 16 keys instead of being kept in registers.
     const SHARED_QUERIES: bool = matches!(Self::TILE.queries, Queries::Shared);
 }

@@ -1,7 +1,7 @@
-//! Groups of warps that share the keys of a step: each has all query rows of the block, and of each a softmax of its own.
+//! Warp groups that share the keys of a step. Each has all query rows of the block, and its own softmax of each row.
 //!
-//! Where a block has few rows, a group of one warp for 16 of them would leave most of the multiprocessor idle, each warp waiting
-//! for its own results. With mᵢ, lᵢ and Oᵢ the shift, the sum and the output, not normalised, of group i, and m the largest shift:
+//! With one group, a block of few rows would have only one warp per 16 of them and leave most of the multiprocessor idle. Let
+//! mᵢ, lᵢ and Oᵢ be the shift, the sum and the unnormalised output of group i, and m the largest shift. They combine to:
 //!
 //! ```text
 //! l = Σ 2^(mᵢ − m) lᵢ     O = Σ 2^(mᵢ − m) Oᵢ
@@ -17,17 +17,17 @@ use crate::device::ptx::{math, memory, sync};
 use crate::device::unrolled;
 use contract::config::WARP_SIZE;
 
-/// Where a warp stands.
+/// The position of a warp.
 #[derive(Clone, Copy)]
 pub struct Group {
-    /// Of the groups.
+    /// Index of its group.
     pub number: u32,
-    /// Of the warps of its group.
+    /// Index within its group.
     pub warp: u32,
 }
 
 impl Group {
-    /// That of the calling warp.
+    /// The position of the calling warp.
     #[inline(always)]
     pub fn of<K: Sm80Kernel>(lane: Lane) -> Self {
         let warps = const { K::TILE.warps_of_group() };
@@ -38,19 +38,19 @@ impl Group {
     }
 }
 
-/// Bytes of a fragment of a warp: neighbouring lanes have neighbouring chunks, which lie in different banks.
+/// Bytes of a warp's fragment: neighbouring lanes have neighbouring chunks, which lie in different banks.
 const FRAGMENT_BYTES: u32 = WARP_SIZE * size_of::<FragmentC>() as u32;
 
-/// Bytes that a group leaves of 16 rows: a fragment of shifts and sums, and O.
+/// Bytes that a group passes on for 16 rows: a fragment of shifts and sums, and O.
 const fn strip_bytes<K: Sm80Kernel>() -> u32 {
     (K::HeadDim::N_TILES as u32 + 1) * FRAGMENT_BYTES
 }
 
-/// [`epilogue::store`] of what all groups have of the rows of a warp, by the first group; the others leave it at `stages`.
+/// Combines all groups' parts of a warp's rows; the first group stores them ([`epilogue::store`]), the others pass theirs through `stages`.
 ///
 /// # Safety
-/// All threads of the block call this together, each warp for its rows from `warp_row` on, with
-/// [`Sm80::exchanged_bytes`](contract::tile::Sm80::exchanged_bytes) at `stages` that nobody else uses; otherwise as for
+/// All threads of the block call this together, each warp for its rows from `warp_row` on. `stages` has
+/// [`Sm80::exchanged_bytes`](contract::tile::Sm80::exchanged_bytes) that nothing else uses; otherwise as for
 /// [`epilogue::store`].
 #[inline(always)]
 pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
@@ -66,7 +66,7 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
         let strip = ((number - 1) * warps + group.warp) * M_TILES as u32;
         stages + strip * strip_bytes::<K>() + lane.index * size_of::<FragmentC>() as u32
     };
-    // SAFETY: all threads are here. Each warp has a place of its own for what it leaves, which is read behind the barrier.
+    // SAFETY: all threads are here. Each warp writes to its own place, which is read after the barrier.
     unsafe {
         if group.number > 0 {
             leave::<K, M_TILES>(&output, &softmax, place(group.number));
@@ -83,10 +83,10 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     }
 }
 
-/// Leaves O and softmax at `place`.
+/// Writes O and the softmax state to `place`.
 ///
 /// # Safety
-/// The whole warp calls this together, with the place of its lane.
+/// The whole warp calls this together, each lane with its own place.
 #[inline(always)]
 unsafe fn leave<K: Sm80Kernel, const M_TILES: usize>(
     output: &Output<K, M_TILES>,
@@ -96,7 +96,7 @@ unsafe fn leave<K: Sm80Kernel, const M_TILES: usize>(
     unrolled!(at most 4; for m in M_TILES => {
         let place = place + m as u32 * strip_bytes::<K>();
         let ([a, b], [c, d]) = (softmax.shift[m], softmax.sum[m]);
-        // SAFETY: chunks of the lane's own.
+        // SAFETY: the lane's own chunks.
         unsafe { memory::store_shared_four(place, [a, b, c, d]) };
         unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
             // SAFETY: as above.
@@ -105,10 +105,10 @@ unsafe fn leave<K: Sm80Kernel, const M_TILES: usize>(
     });
 }
 
-/// Adds what another warp left at `place` of the same rows.
+/// Adds another warp's part of the same rows, which it wrote to `place`.
 ///
 /// # Safety
-/// The whole warp calls this together, behind a barrier.
+/// The whole warp calls this together, after a barrier.
 #[inline(always)]
 unsafe fn add<K: Sm80Kernel, const M_TILES: usize>(
     output: &mut Output<K, M_TILES>,
@@ -117,7 +117,7 @@ unsafe fn add<K: Sm80Kernel, const M_TILES: usize>(
 ) {
     unrolled!(at most 4; for m in M_TILES => {
         let place = place + m as u32 * strip_bytes::<K>();
-        // SAFETY: what was left for this lane.
+        // SAFETY: the chunk was written for this lane.
         let [a, b, c, d] = unsafe { memory::load_shared_four(place) };
         let (shift, sum) = ([a, b], [c, d]);
         let (mut own, mut others) = ([0.0; ROWS_PER_LANE], [0.0; ROWS_PER_LANE]);
@@ -140,7 +140,7 @@ unsafe fn add<K: Sm80Kernel, const M_TILES: usize>(
     });
 }
 
-/// The shift of a row with the sum `sum`, or −∞ of one that attended to nothing: whatever its shift is, it must not count.
+/// The shift of a row with sum `sum`, or −∞ if the row attended to nothing and its shift must not count.
 #[inline(always)]
 fn attended(shift: f32, sum: f32) -> f32 {
     if sum == 0.0 { f32::NEG_INFINITY } else { shift }

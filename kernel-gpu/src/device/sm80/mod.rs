@@ -1,9 +1,9 @@
-//! The sm_80 family: `cp.async`, `ldmatrix`, `mma.sync`. One thread block computes `BLOCK_M` query rows of one head;
-//! each warp owns `M_TILES` strips of 16 of them, or shares them with warps that attend to other keys of a step. K and V pass through
+//! The sm_80 family: `cp.async`, `ldmatrix`, `mma.sync`. A thread block computes `BLOCK_M` query rows of one head. Each
+//! warp owns `M_TILES` strips of 16 rows, or shares them with warps that attend to other keys of a step. K and V pass through
 //! shared memory in `STAGES` stages of `BLOCK_N` keys.
 //!
-//! [`products`] says what a warp multiplies, [`pipeline`] how tiles get to shared memory and when they may be read,
-//! [`forward()`] in which order a warp does its work, [`key_groups`] what becomes of the rows of several groups.
+//! [`products`] has the matrix products of a warp, [`pipeline`] the copies of tiles to shared memory and their
+//! synchronisation, [`forward()`] the main loop of a warp, [`key_groups`] the combination of several warp groups.
 
 mod forward;
 mod kernel;

@@ -1,4 +1,4 @@
-//! How K and V get to shared memory: `cp.async` by all threads of the block, `STAGES - 1` steps ahead.
+//! Copies K and V to shared memory with `cp.async` by all threads of the block, `STAGES - 1` steps ahead.
 
 use crate::device::attention::block::{Attended, Block};
 use crate::device::attention::copy::{Copies, start_copy};
@@ -17,25 +17,25 @@ pub struct Pipeline<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const
     kv_length: u32,
     keys: HeadRows,
     values: HeadRows,
-    /// The first key of the first step.
+    /// First key of the first step.
     pub first_key: u32,
-    /// Steps of the block.
+    /// Number of steps of the block.
     pub steps: u32,
     lane: Lane,
 }
 
-/// A step, and where its tiles are.
+/// A step, and the stage that its tiles are in.
 pub struct Step {
     /// From 0.
     pub number: u32,
     stage: u32,
-    /// The stage of the step before.
+    /// The stage of the previous step.
     free_stage: u32,
-    /// What is copied next.
+    /// The calling thread's next copies.
     copies: Copying,
 }
 
-/// What the calling thread copies next.
+/// The calling thread's next copies.
 #[derive(Clone, Copy)]
 struct Copying {
     keys: Copies,
@@ -45,7 +45,7 @@ struct Copying {
 impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     Pipeline<'a, K, BLOCK_M, BLOCK_N, STAGES>
 {
-    /// Of a block with `steps` steps, at least one.
+    /// The pipeline of a block with `steps` steps, at least one.
     #[inline(always)]
     pub fn new(block: Block<'a, K>, attended: Attended<'a, K>, steps: u32, lane: Lane) -> Self {
         const { assert!(STAGES >= 2) };
@@ -54,25 +54,25 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         Self { block, memory, kv_length: attended.length, keys, values, first_key, steps, lane }
     }
 
-    /// Q, from the first [`Pipeline::begin`] on; later O.
+    /// Q, valid from the first [`Pipeline::begin`] on; later O.
     #[inline(always)]
     pub fn queries(&self) -> Tile<K, BLOCK_M> {
         self.memory.queries()
     }
 
-    /// Address of the stages, which nobody uses behind the last step.
+    /// Address of the stages, which are unused after the last step.
     #[inline(always)]
     pub fn stages(&self) -> u32 {
         self.memory.stages()
     }
 
-    /// K of the first step, until that ends.
+    /// K of the first step, valid until that step ends.
     #[inline(always)]
     pub fn first_keys(&self) -> Tile<K, BLOCK_N> {
         self.memory.keys(0)
     }
 
-    /// Starts copying Q, which the next [`Pipeline::begin`] waits for.
+    /// Starts copying Q; the next [`Pipeline::begin`] waits for it.
     ///
     /// # Safety
     /// All threads of the block call this together, before any other access to shared memory.
@@ -85,8 +85,8 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         }
     }
 
-    /// The same, whose copies begin with what is computed again: kept since the first time, it would take registers of the loop
-    /// over the steps.
+    /// The same pipeline, with its initial copy addresses recomputed: kept from the first time, they would occupy registers in the
+    /// loop over the steps.
     #[inline(always)]
     pub fn again(&self) -> Self {
         let attended = self.block.again().attended();
@@ -94,7 +94,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         Self { first_key: hidden::again(self.first_key), keys, values, lane: self.lane.again_from_thread(), ..*self }
     }
 
-    /// Starts the first steps and waits for the first of them. `while step.number < pipeline.steps` then goes through all.
+    /// Starts the first steps and waits for the first one. The caller then loops `while step.number < pipeline.steps`.
     ///
     /// # Safety
     /// All threads of the block call this together, at the beginning or after [`Pipeline::finish`] of the last step.
@@ -106,7 +106,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         };
         let mut number = 0;
         while number < STAGES - 1 {
-            // SAFETY: all threads are here; nobody reads a stage before its step, or after the last barrier of all steps.
+            // SAFETY: all threads are here; no thread reads a stage before its step, or after the last barrier of all steps.
             unsafe { self.start_copies(&mut copies, number, number) };
             number += 1;
         }
@@ -115,18 +115,18 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         Step { number: 0, stage: 0, free_stage: STAGES - 1, copies }
     }
 
-    /// K and V of a step that was waited for; starts the copies of the step `STAGES - 1` further.
+    /// K and V of a step that was waited for. Starts the copies of the step `STAGES - 1` later.
     ///
     /// # Safety
     /// All threads of the block call this together, once a step.
     #[inline(always)]
     pub unsafe fn tiles(&self, step: &mut Step) -> (Tile<K, BLOCK_N>, Tile<K, BLOCK_N>) {
-        // SAFETY: all threads are here; the stage's readers have passed the barrier that ended their step.
+        // SAFETY: all threads are here; readers of the stage have passed the barrier that ended their step.
         unsafe { self.start_copies(&mut step.copies, step.number + STAGES - 1, step.free_stage) };
         (self.memory.keys(step.stage), self.memory.values(step.stage))
     }
 
-    /// Ends a step: waits for the next one, if there is one, and until everyone has done with this one.
+    /// Ends a step: waits for the next one, if any, and until all threads are done with this one.
     ///
     /// # Safety
     /// All threads of the block call this together, after [`Pipeline::tiles`].
@@ -136,7 +136,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         unsafe { self.wait() };
         step.free_stage = step.stage;
         step.stage = match STAGES {
-            // One instruction; the comparison below is two.
+            // One instruction, where the comparison below takes two.
             2 => step.stage ^ 1,
             _ if step.stage + 1 == STAGES => 0,
             _ => step.stage + 1,
@@ -144,15 +144,15 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         step.number += 1;
     }
 
-    /// Starts the copies of a step, if there is one. One commit group a step, empty beyond the last, so that the count of
-    /// pending groups says which steps are complete.
+    /// Starts the copies of a step, if it exists. There is one commit group per step, empty beyond the last, so that the number of
+    /// pending groups tells which steps are complete.
     ///
     /// # Safety
-    /// All threads of the block call this together; nobody reads the stage until the step is waited for.
+    /// All threads of the block call this together; no thread reads the stage until the step is waited for.
     #[inline(always)]
     unsafe fn start_copies(&self, copies: &mut Copying, step: u32, stage: u32) {
         if step < self.steps {
-            // SAFETY: all threads are here, and nobody reads the stage; the rows of K and V before the end are accessible.
+            // SAFETY: all threads are here, and no thread reads the stage; the rows of K and V before the end are accessible.
             unsafe {
                 let rows = (self.first_key + step * BLOCK_N, self.kv_length);
                 let (keys, values) = (self.memory.keys(stage), self.memory.values(stage));
@@ -163,7 +163,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         cp_async::commit_group();
     }
 
-    /// Waits until the oldest step in flight is complete and visible to all, and everyone has done with the step before.
+    /// Waits until the oldest step in flight is complete and visible to all, and all threads are done with the previous step.
     ///
     /// # Safety
     /// All threads of the block call this together.

@@ -1,4 +1,4 @@
-//! The matrix products of one warp with 16 keys at a time: S = Q·Kᵀ, O += P·V, and l += P·1.
+//! The matrix products of one warp for 16 keys: S = Q·Kᵀ, O += P·V, and l += P·1.
 
 use crate::device::attention::head_dim::{Fragments, HeadDim};
 use crate::device::attention::kernel::Kernel;
@@ -9,10 +9,10 @@ use crate::device::ptx::{ldmatrix, mma};
 use crate::device::unrolled;
 use contract::config::{MMA_K, MMA_M};
 
-/// Chunks (8 halves) in the depth of one mma.
+/// Chunks (8 elements) in the depth of one mma.
 const CHUNKS_PER_K_STEP: u32 = 2;
 
-/// Q of one warp: for each strip of 16 rows, the head dimension in steps of 16.
+/// Q of one warp: 16-column steps of the head dimension, for each strip of 16 rows.
 pub type QueryFragments<K, const M_TILES: usize> = [<<K as Kernel>::HeadDim as HeadDim>::Queries; M_TILES];
 
 /// Loads the warp's Q rows from shared memory to A fragments.
@@ -41,7 +41,7 @@ pub unsafe fn load_queries<K: Kernel, const ROWS: u32, const M_TILES: usize>(
     queries
 }
 
-/// S = Q·Kᵀ for the warp's rows and the 16 keys that are part `part` of `keys`.
+/// S = Q·Kᵀ for the warp's rows and part `part` of `keys`, 16 keys.
 ///
 /// # Safety
 /// The whole warp calls this together, after the tile was copied and a barrier.
@@ -52,7 +52,7 @@ pub unsafe fn scores<K: Kernel, const BLOCK_N: u32, const M_TILES: usize>(
     lane: Lane,
 ) -> Scores<M_TILES, 2> {
     let mut scores = [[[0.0; 4]; 2]; M_TILES];
-    // K's rows are the columns of B: two n-tiles of 8 keys, left and right half of the k-step.
+    // K's rows are the columns of B: two n-tiles of 8 keys; left and right halves of the k-step.
     let first = keys.chunk(lane.index / 16 * 8 + lane.index % 8, lane.index / 8 % 2);
     // SAFETY: chunks of the tile; the caller has the warp together.
     unsafe {
@@ -68,7 +68,7 @@ pub unsafe fn scores<K: Kernel, const BLOCK_N: u32, const M_TILES: usize>(
     scores
 }
 
-/// O += P·V for the warp's rows and the 16 keys that are part `part` of `values`.
+/// O += P·V for the warp's rows and part `part` of `values`, 16 keys.
 ///
 /// # Safety
 /// The whole warp calls this together, after the tile was copied and a barrier.
@@ -95,17 +95,17 @@ pub unsafe fn accumulate_output<K: Kernel, const BLOCK_N: u32, const M_TILES: us
     }
 }
 
-/// l of one warp's rows: the sums of P as it is multiplied with V, rounded to elements. All columns of a tile are the same.
+/// l of one warp's rows: sums of P rounded to elements, as it is multiplied with V. All columns of a tile are equal.
 pub struct RowSums<const M_TILES: usize>([FragmentC; M_TILES]);
 
 impl<const M_TILES: usize> RowSums<M_TILES> {
-    /// Of no probabilities at all.
+    /// The initial state, before any probabilities.
     #[inline(always)]
     pub fn new() -> Self {
         Self([[0.0; 4]; M_TILES])
     }
 
-    /// l += P·1: no additions and no exchange between lanes, which the tensor cores have less of to do than the warps.
+    /// l += P·1 on the tensor cores, which are less busy than the warps: no additions, no exchange between lanes.
     ///
     /// # Safety
     /// The whole warp calls this together.
@@ -117,16 +117,16 @@ impl<const M_TILES: usize> RowSums<M_TILES> {
         });
     }
 
-    /// Whether every sum is below the limit of the elements: no p overflowed, none was NaN.
+    /// Whether every sum is below the element type's limit: no p overflowed, and none is NaN.
     #[inline(always)]
     pub fn are_sound<E: Element>(&self) -> bool {
         let mut total = 0.0;
         unrolled!(at most 4; for m in M_TILES => { total += self.0[m][0] + self.0[m][2] });
-        // False for NaN too.
+        // Also false for NaN.
         total < E::SUM_LIMIT
     }
 
-    /// The sums of the rows, as far as this lane holds them.
+    /// The sums of the rows that this lane holds.
     #[inline(always)]
     pub fn rows(&self) -> [[f32; ROWS_PER_LANE]; M_TILES] {
         let mut rows = [[0.0; ROWS_PER_LANE]; M_TILES];

@@ -1,9 +1,9 @@
-//! Softmax under shifts that are chosen before the first probability.
+//! Softmax under shifts that are chosen before the first probability is computed.
 //!
-//! O and LSE are the same under any shift: p = 2^(c·s − shift) with c = scale · log₂e has a factor 2^(−shift) that all
-//! p of a row share. A shift must only be no larger than c times the row's maximum, so that the largest p do not vanish, and
-//! not so much smaller that a p overflows fp16. The maximum of a few scores nearly always is such a shift; where it is not,
-//! an infinite sum tells.
+//! O and LSE are the same under any shift: in p = 2^(c·s − shift) with c = scale · log₂e, all p of a row share the factor
+//! 2^(−shift). A shift must only be at most c times the row max, so that the largest p do not vanish, and not so much smaller
+//! that a p overflows fp16. The maximum of a few scores is nearly always such a shift; if it is not, an infinite sum reveals
+//! it.
 
 use super::kernel::Sm80Kernel;
 use crate::device::attention::softmax::{across_quad, row_maximum};
@@ -13,20 +13,20 @@ use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::unrolled;
 use contract::tile::sm80::EXPONENTIALS;
 
-/// Keys of the scores that become one fragment of P: two tiles of 8.
+/// 8-key tiles of scores that become one fragment of P.
 const N_TILES: usize = 2;
 
-/// Maxima of the rows of one warp over the scores taken in, as far as this lane holds them.
+/// Row maxima of one warp over the scores so far, for the rows and columns that this lane holds.
 pub struct RowMaxima<const M_TILES: usize>([[f32; ROWS_PER_LANE]; M_TILES]);
 
 impl<const M_TILES: usize> RowMaxima<M_TILES> {
-    /// Of no scores at all: −∞.
+    /// The initial state, −∞.
     #[inline(always)]
     pub fn new() -> Self {
         Self([[f32::NEG_INFINITY; ROWS_PER_LANE]; M_TILES])
     }
 
-    /// Takes in the scores of 16 keys.
+    /// Updates the maxima with the scores of 16 keys.
     #[inline(always)]
     pub fn take_in(&mut self, scores: &Scores<M_TILES, N_TILES>) {
         unrolled!(at most 4; for m in M_TILES => {
@@ -36,7 +36,7 @@ impl<const M_TILES: usize> RowMaxima<M_TILES> {
         });
     }
 
-    /// c times the maxima of the whole rows. Where that is −∞, p will be +∞ or NaN: the sum is not finite.
+    /// c times the maxima of the whole rows. If that is −∞, p will be +∞ or NaN, and the sum not finite.
     ///
     /// # Safety
     /// The whole warp calls this together.
@@ -53,11 +53,11 @@ impl<const M_TILES: usize> RowMaxima<M_TILES> {
     }
 }
 
-/// Shifts of the rows of one warp, as far as this lane holds them.
+/// Shifts of one warp's rows that this lane holds.
 pub struct Shifts<const M_TILES: usize>(pub [[f32; ROWS_PER_LANE]; M_TILES]);
 
 impl<const M_TILES: usize> Shifts<M_TILES> {
-    /// 0 in place of −∞: of rows that attend to nothing, whose p are then 2^(−∞) = 0 and not NaN.
+    /// Replaces −∞ by 0: rows that attend to nothing then have p = 2^(−∞) = 0 and not NaN.
     #[inline(always)]
     pub fn or_zero(mut self) -> Self {
         unrolled!(at most 4; for m in M_TILES => {
@@ -70,7 +70,7 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
         self
     }
 
-    /// P of 16 keys, a fragment for each strip; of every [`EXPONENTIALS`] the FMA pipe computes some, evenly spread.
+    /// P of 16 keys, one fragment per strip. Some of every [`EXPONENTIALS`], evenly spread, are computed on the FMA pipe.
     #[inline(always)]
     pub fn probabilities<K: Sm80Kernel>(
         &self,
@@ -85,7 +85,7 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
     }
 }
 
-/// P of a strip and 16 keys.
+/// P of one strip for 16 keys.
 #[inline(always)]
 fn strip_probabilities<K: Sm80Kernel>(
     scores: &[FragmentC; N_TILES],

@@ -16,11 +16,11 @@ use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::{MMA_M, MMA_N, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
 
-/// O and LSE of one block's query rows.
+/// Computes O and LSE of one block's query rows.
 ///
-/// `BLOCK_M` rows, 64 for each warpgroup, by `BLOCK_N` keys; a step has `N_TILES` tiles of 8 keys, or `K_STEPS` of 16.
+/// `BLOCK_M` rows, 64 per warpgroup, by `BLOCK_N` keys; a step has `N_TILES` tiles of 8 keys, or `K_STEPS` of 16.
 ///
-/// The tensor cores work on the scores of the next step and then on the output of this one while the warps turn those
+/// The tensor cores compute the scores of the next step and then the output of this one, while the warps turn this step's
 /// scores into probabilities:
 ///
 /// ```text
@@ -57,8 +57,8 @@ pub fn forward<
 
     let mut softmax = StripSoftmax::<K>::begin();
     let mut output = [Fragments::zeros(); 1];
-    // SAFETY: all threads are here: trip counts depend on the block alone. Copies and products keep to the order that the
-    // pipeline asks for: the products with K of a step and V of the step before are waited for before the next step.
+    // SAFETY: all threads are here: trip counts depend on the block only. Copies and products follow the order that the
+    // pipeline requires: QKᵀ of a step and PV of the previous step are waited for before the next step.
     unsafe {
         let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::start(block, attended, steps, lane);
         let queries = pipeline.queries();
@@ -89,7 +89,7 @@ pub fn forward<
             if is_rescaled {
                 unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row::<K>(&mut output[0], r, factors[r]) });
             }
-            // Packed while the products were in flight: copies of them are what the next product may read.
+            // They were packed while products were in flight, so the next product reads copies of them.
             probabilities = wgmma::copied(probabilities);
             step += 1;
         }
@@ -97,7 +97,7 @@ pub fn forward<
         pipeline.wait_for_next();
         (output, _) =
             products::start_output::<K, BLOCK_N, K_STEPS>(output, probabilities, pipeline.values(step)).wait::<0>();
-        // The warp alone touches its rows of the Q tile from here on: the last products with Q came before the barrier.
+        // Only the warp touches its rows of the Q tile from here on: the last products with Q precede the barrier.
         epilogue::finish::<K, BLOCK_M, 1>(output, softmax.running, queries, warp_row, &block, lane);
     }
 }

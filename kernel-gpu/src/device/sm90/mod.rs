@@ -1,8 +1,8 @@
-//! The sm_90a family: `cp.async`, `wgmma`. One thread block computes `BLOCK_M` query rows of one head, each of its
-//! warpgroups 64 of them; all share K and V, which pass through shared memory in `STAGES` stages of `BLOCK_N` keys.
+//! The sm_90a family: `cp.async`, `wgmma`. A thread block computes `BLOCK_M` query rows of one head, 64 per warpgroup. All
+//! warpgroups share K and V, which pass through shared memory in `STAGES` stages of `BLOCK_N` keys.
 //!
-//! [`products`] says what a warpgroup multiplies, [`pipeline`] how tiles get to shared memory and when they may be read,
-//! [`forward()`] in which order a warpgroup does its work.
+//! [`products`] has the matrix products of a warpgroup, [`pipeline`] the copies of tiles to shared memory and their
+//! synchronisation, [`forward()`] the main loop of a warpgroup.
 
 mod forward;
 mod pipeline;

@@ -1,8 +1,8 @@
-//! How K and V get to shared memory: `cp.async` by all threads of the block, some steps ahead.
+//! Copies K and V to shared memory with `cp.async` by all threads of the block, some steps ahead.
 //!
-//! V is needed one step later than K: the scores of step j + 1 are computed together with the output of step j. So group
-//! i of the copies is K of step i and V of step i − 1 (Q and the first K in group 0), and `STAGES` groups, possibly
-//! empty, are in flight or just complete at any time.
+//! V is needed one step later than K: the scores of step j + 1 are computed together with the output of step j. So copy group
+//! i is K of step i and V of step i − 1 (group 0: Q and the first K), and `STAGES` groups, some possibly empty, are in flight
+//! or just complete at any time.
 
 use crate::device::attention::block::{Attended, Block};
 use crate::device::attention::copy::start_copy;
@@ -27,7 +27,7 @@ pub struct Pipeline<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const
 impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     Pipeline<'a, K, BLOCK_M, BLOCK_N, STAGES>
 {
-    /// Starts the first `STAGES` groups of a block with `steps` steps, at least one.
+    /// Starts the first `STAGES` copy groups of a block with `steps` steps, at least one.
     ///
     /// # Safety
     /// All threads of the block call this together, once, and before any other access to shared memory.
@@ -48,7 +48,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         pipeline
     }
 
-    /// Q, from the first wait to the end; later O.
+    /// Q, valid from the first wait to the end; later O.
     #[inline(always)]
     pub fn queries(&self) -> Tile<K, BLOCK_M> {
         self.memory.queries()
@@ -77,7 +77,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         unsafe { self.publish() };
     }
 
-    /// Waits for the group after those waited for: V of a step, and K of the next step if there is one, are then complete.
+    /// Waits for the next group: V of a step, and K of the next step if it exists, are then complete.
     ///
     /// # Safety
     /// All threads of the block call this together, once for each step, with [`Pipeline::start_group`] between two calls.
@@ -88,7 +88,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         unsafe { self.publish() };
     }
 
-    /// Makes what all threads' complete copies wrote visible to everyone's products.
+    /// Makes the completed copies of all threads visible to everyone's products.
     ///
     /// # Safety
     /// All threads of the block call this together.
@@ -99,14 +99,14 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         unsafe { sync::block() };
     }
 
-    /// Starts K of step `group` and V of the step before, as far as there are such steps.
+    /// Starts K of step `group` and V of the previous step, if they exist.
     ///
     /// # Safety
-    /// All threads of the block call this together, group by group, after a barrier that follows the last products with
-    /// what these tiles replace: K of step `group - STAGES` and V of the step before that.
+    /// All threads of the block call this together, group by group, after a barrier that follows the last products that read
+    /// the tiles to be replaced: K of step `group - STAGES` and V of the step before that.
     #[inline(always)]
     pub unsafe fn start_group(&self, group: u32) {
-        // SAFETY: the caller has the block together, and nobody reads what these tiles replace.
+        // SAFETY: the caller has the block together, and no product reads the tiles to be replaced.
         unsafe {
             let rows = |step| (step * BLOCK_N, self.kv_length);
             if group < self.steps {

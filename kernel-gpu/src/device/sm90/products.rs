@@ -1,4 +1,4 @@
-//! The two matrix products of a warpgroup, S = Q·Kᵀ and O += P·V, which run while the warps do something else.
+//! The two matrix products of a warpgroup, S = Q·Kᵀ and O += P·V, which run asynchronously to the warps.
 
 use crate::device::attention::head_dim::HeadDim;
 use crate::device::attention::kernel::Kernel;
@@ -8,15 +8,15 @@ use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, KMajor, NMajor, Registers};
 use crate::device::unrolled;
 
-/// P of one warp, rounded to elements: a fragment for every 16 keys.
+/// P of one warp, rounded to elements: a fragment per 16 keys.
 pub type Probabilities<const K_STEPS: usize> = [FragmentA; K_STEPS];
 
-/// Registers that a group of products in flight reads or writes; nobody else gets at them until it is done.
+/// Registers that a group of products in flight reads or writes; inaccessible until it has completed.
 #[must_use]
 pub struct InFlight<R>(R);
 
 impl<R: Registers> InFlight<R> {
-    /// Waits until at most `LATER` groups are in flight, and takes the registers back.
+    /// Waits until at most `LATER` groups are in flight, and returns the registers.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together; at most `LATER` groups were started after the one of these registers.

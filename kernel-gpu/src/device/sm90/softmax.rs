@@ -1,18 +1,18 @@
 //! Softmax with few row maxima.
 //!
-//! Online softmax needs a shift that keeps p = 2^(c·s − shift) within the range of the elements; that it is the row maximum is
-//! only the surest way. Here a strip begins with the shift 0, and every step uses the shift as it is, which saves the
-//! maxima, their exchange between lanes and the rescaling of O. Whether that was sound is seen afterwards in the sums,
-//! which are needed anyway:
+//! Online softmax needs a shift that keeps p = 2^(c·s − shift) within the range of the element type. The row max is only the
+//! safest choice. Here a strip begins with the shift 0, and every step keeps the current shift, which saves the row maxima,
+//! their exchange between lanes and the rescale of O. Whether the shift was sound is decided afterwards from the sums, which are
+//! needed anyway:
 //!
-//! * a lane's sum over a step bounds each of its p from above, so that none exceeds the largest element;
-//! * in the first step of a strip, every lane's sum says that the row has a p that is not small, so that no p that matters
-//!   is lost below the smallest.
+//! * a lane's sum over a step is an upper bound of each of its p, so none exceeds the largest element;
+//! * in the first step of a strip, every lane's sum shows that the row has a p that is not small, so no p that matters is lost
+//!   to underflow.
 //!
-//! Where a lane of the warp finds otherwise, the step is done again with the row maximum ([`RunningSoftmax::update`]).
-//! Inputs whose scores are far apart take that way once or twice in each strip.
+//! If any lane of the warp finds otherwise, the step is repeated with the row max ([`RunningSoftmax::update`]).
+//! Inputs with widely spread scores do this once or twice per strip.
 //!
-//! The bound of the sums is a threshold; with the threshold 0 it is classic online softmax, with a row maximum in every step.
+//! The bound on the sums is a threshold. With threshold 0 this is classic online softmax, with a row max in every step.
 
 use core::marker::PhantomData;
 
@@ -27,24 +27,24 @@ use crate::device::ptx::{math, vote};
 use crate::device::unrolled;
 use contract::tile::RESCALE_ON_OVERFLOW;
 
-/// The softmax of a strip, rescaled where a lane's p of a step add up to more than 2 to the power of
-/// [`Kernel::RESCALE_THRESHOLD`]; where that is [`RESCALE_ON_OVERFLOW`], to more than the elements allow.
+/// The softmax of a strip. Rescales when the sum of a lane's p in a step exceeds 2 to the power of
+/// [`Kernel::RESCALE_THRESHOLD`]; for [`RESCALE_ON_OVERFLOW`], when it exceeds what the element type allows.
 pub struct StripSoftmax<K> {
     /// Shift and sums so far.
     pub running: RunningSoftmax<1>,
-    /// −shift, what the exponents are made with, so that it is not negated in every step.
+    /// −shift, which the exponents are computed with; stored negated to save a negation per step.
     minus_shift: [f32; ROWS_PER_LANE],
     _kernel: PhantomData<K>,
 }
 
 impl<K: Kernel> StripSoftmax<K> {
-    /// The largest sum of a lane's p of both its rows: it bounds each.
+    /// Limit on the sum of a lane's p over both its rows, which bounds each p.
     const LARGEST_SUM: f32 = match K::RESCALE_THRESHOLD {
         RESCALE_ON_OVERFLOW => K::Element::LARGEST_SUM,
         threshold => (1u32 << threshold) as f32,
     };
 
-    /// That of a strip that has taken in nothing.
+    /// The state of a strip before any keys.
     #[inline(always)]
     pub fn begin() -> Self {
         Self {
@@ -54,11 +54,11 @@ impl<K: Kernel> StripSoftmax<K> {
         }
     }
 
-    /// Takes in a step: its probabilities, under the shift that this has afterwards. Where it changes, `rescale` is told as by
+    /// Adds a step and returns its probabilities under the resulting shift. If the shift changes, calls `rescale` like
     /// [`RunningSoftmax::update`].
     ///
     /// # Safety
-    /// The whole warp calls this together; `first` is the same in all lanes.
+    /// The whole warp calls this together; `first` is uniform.
     #[inline(always)]
     pub unsafe fn take<const N_TILES: usize, const K_STEPS: usize>(
         &mut self,
@@ -71,7 +71,7 @@ impl<K: Kernel> StripSoftmax<K> {
         unsafe {
             if K::RESCALE_THRESHOLD > 0 {
                 let (probabilities, sums) = under_shift::<K::Element, _, _>(scores, self.minus_shift, scale_log2);
-                // The sum of both is NaN if one is, and no comparison with NaN holds.
+                // The sum of both is NaN if one is, and comparisons with NaN are false.
                 let no_overflow = sums[0] + sums[1] <= Self::LARGEST_SUM;
                 let sound = no_overflow & (!first | (math::min(sums[0], sums[1]) >= K::Element::SMALLEST_FIRST_SUM));
                 if vote::all(sound) {
@@ -88,11 +88,11 @@ impl<K: Kernel> StripSoftmax<K> {
         products::pack::<K::Element, _, _>(scores)
     }
 
-    /// [`Self::take`] that leaves the probabilities in place of the scores, not rounded yet.
+    /// [`Self::take`] that leaves the probabilities, unrounded, in place of the scores.
     ///
     /// # Safety
-    /// As for that.
-    // That has the pieces of this written out: as calls they moved instructions of every kernel that it is part of.
+    /// As for [`Self::take`].
+    // `take` repeats the code of its parts: as function calls, they changed the instruction order of every kernel that uses it.
     #[inline(always)]
     pub unsafe fn take_in_place<const N_TILES: usize>(
         &mut self,
@@ -119,26 +119,26 @@ impl<K: Kernel> StripSoftmax<K> {
         }
     }
 
-    /// Whether probabilities under the present shift that add up to `sums` are sound in all lanes.
+    /// Whether the probabilities under the current shift, with sums `sums`, are sound in all lanes.
     ///
     /// # Safety
     /// As for [`Self::take`].
     #[inline(always)]
     unsafe fn are_sound(sums: [f32; ROWS_PER_LANE], first: bool) -> bool {
-        // The sum of both is NaN if one is, and no comparison with NaN holds.
+        // The sum of both is NaN if one is, and comparisons with NaN are false.
         let no_overflow = sums[0] + sums[1] <= Self::LARGEST_SUM;
         let sound = no_overflow & (!first | (math::min(sums[0], sums[1]) >= K::Element::SMALLEST_FIRST_SUM));
         // SAFETY: the caller has the warp together.
         unsafe { vote::all(sound) }
     }
 
-    /// Adds the sums of a step under the present shift.
+    /// Adds the sums of a step under the current shift.
     #[inline(always)]
     fn add(&mut self, sums: [f32; ROWS_PER_LANE]) {
         unrolled!(at most 2; for r in ROWS_PER_LANE => { self.running.sum[0][r] += sums[r] });
     }
 
-    /// Takes in a step under the row maxima, which leaves its probabilities in place of the scores.
+    /// Adds a step under the row maxima; leaves its probabilities in place of the scores.
     ///
     /// # Safety
     /// As for [`Self::take`].
@@ -159,7 +159,7 @@ impl<K: Kernel> StripSoftmax<K> {
     }
 }
 
-/// The probabilities under the shift −`minus_shift`, and their sums over this lane's columns before they were rounded.
+/// The probabilities under the shift −`minus_shift`, and their sums over this lane's columns before rounding.
 #[inline(always)]
 fn under_shift<E: Element, const N_TILES: usize, const K_STEPS: usize>(
     scores: &Scores<1, N_TILES>,
@@ -168,19 +168,19 @@ fn under_shift<E: Element, const N_TILES: usize, const K_STEPS: usize>(
 ) -> (Probabilities<K_STEPS>, [f32; ROWS_PER_LANE]) {
     const { assert!(2 * K_STEPS == N_TILES) };
     let mut probabilities = [[0; 4]; K_STEPS];
-    // The neutral element of addition: with +0 the first addition would not be left out.
+    // The neutral element of addition: with +0.0 the first addition could not be optimised away.
     let mut sums = [-0.0; ROWS_PER_LANE];
     unrolled!(at most 8; for k in K_STEPS => {
         let left = add_probabilities(&mut sums, scores[0][2 * k], minus_shift, scale_log2);
         let right = add_probabilities(&mut sums, scores[0][2 * k + 1], minus_shift, scale_log2);
         probabilities[k] = pack_probabilities::<E>(left, right);
     });
-    // Packed here, between exponentials, and not behind the vote that decides whether they are used.
+    // Packed here, between exponentials, instead of after the vote that decides whether they are used.
     probabilities.pin();
     (probabilities, sums)
 }
 
-/// The probabilities of 8 keys, which are added to the sums one after the other.
+/// The probabilities of 8 keys, added to the sums in order.
 #[inline(always)]
 fn add_probabilities(
     sums: &mut [f32; ROWS_PER_LANE],

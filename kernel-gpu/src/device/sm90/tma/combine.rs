@@ -1,12 +1,12 @@
 //! O and LSE of strips whose keys were split among the blocks of a cluster.
 //!
-//! With mᵢ, lᵢ and Oᵢ the shift, the sum and the output, not normalised, of part i, and m the largest of the shifts:
+//! Let mᵢ, lᵢ and Oᵢ be the shift, the sum and the unnormalised output of part i, and m the largest shift. They combine to:
 //!
 //! ```text
 //! l = Σ 2^(mᵢ − m) lᵢ     O = Σ 2^(mᵢ − m) Oᵢ / l     LSE = ln 2 · (m + log₂ l)
 //! ```
 //!
-//! Each block leaves its part in its own shared memory, where K and V were, and then adds up some rows of all of them.
+//! Each block writes its part to its own shared memory, in the memory of K and V; then each combines some rows of all parts.
 
 use super::context::Context;
 use super::epilogue;
@@ -26,13 +26,13 @@ use contract::config::{MMA_N, WARP_SIZE, WARPGROUP_WARPS};
 use contract::packed::SequenceTile;
 use contract::split_keys::MOST_BLOCKS;
 
-/// Columns of 16 bytes of O.
+/// Columns of O per 16-byte chunk.
 const CHUNK_COLUMNS: u32 = 8;
-/// Most parts of a strip.
+/// Maximum number of parts of a strip.
 const PARTS: usize = MOST_BLOCKS as usize;
 /// Threads of a warpgroup.
 const WARPGROUP_THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
-/// The barrier of those threads: behind those of [turns](super::turns), of four warpgroups at most.
+/// The named barrier of those threads, after those of [turns](super::turns), which has at most four warpgroups.
 const BARRIER: u32 = 5;
 /// Bytes of an element of a part.
 const F32_BYTES: u32 = size_of::<f32>() as u32;
@@ -42,12 +42,12 @@ struct Part<K>(core::marker::PhantomData<K>);
 
 impl<K: TmaKernel> Part<K> {
     const COLUMNS: u32 = K::TILE.columns;
-    /// 32 bytes more than a row has: the 8 rows that a warp writes at a time are then in different banks.
+    /// 32 bytes more than a row, so that the 8 rows that a warp writes at a time lie in different banks.
     const PITCH: u32 = Self::COLUMNS * F32_BYTES + 32;
     const CHUNKS_PER_ROW: u32 = Self::COLUMNS / CHUNK_COLUMNS;
     /// Rows of a work item.
     const ROWS: u32 = K::WARPGROUPS * ROWS;
-    /// Threads that compute, and then add up.
+    /// Threads that compute, and then combine.
     const THREADS: u32 = K::WARPGROUPS * WARPGROUP_THREADS;
     const FITS: () =
         assert!(Self::ROWS * Self::PITCH <= K::STAGES * Memory::<K>::STAGE_BYTES, "it lies where K and V were");
@@ -60,20 +60,20 @@ impl<K: TmaKernel> Part<K> {
     }
 }
 
-/// The strip of the item that the lane's warpgroup has computed.
+/// The strip of the item that the lane's warpgroup computed.
 #[inline(always)]
 fn strip_of(lane: Lane) -> u32 {
     lane.warp / WARPGROUP_WARPS
 }
 
-/// Leaves O of the warp's rows, not normalised, for the blocks of the cluster. Their statistics are there.
+/// Writes the unnormalised O of the warp's rows for the blocks of the cluster. Their statistics are already there.
 ///
 /// # Safety
-/// All warps that compute call this together, each when its last product is complete; nothing is copied to where K and V were
+/// All computing warps call this together, each after its last product has completed; nothing is copied to the memory of K and V
 /// any more.
 #[inline(always)]
 pub unsafe fn leave_part<K: TmaKernel>(output: &OutputStrip<K>, memory: Memory<K>, lane: Lane) {
-    // SAFETY: all of them are here, and nobody else uses the barrier. The products of the other warps read K and V, too.
+    // SAFETY: all of them are here, and nothing else uses the barrier. It orders the writes after the other warps' products with K and V.
     unsafe {
         const { assert!(!K::TILE.splits_keys() || K::WARPGROUPS <= 2, "the barrier is of one or two warpgroups") };
         if K::WARPGROUPS == 1 {
@@ -95,10 +95,10 @@ pub unsafe fn leave_part<K: TmaKernel>(output: &OutputStrip<K>, memory: Memory<K
     });
 }
 
-/// [`leave_part`] and the statistics of a warpgroup that has attended to nothing.
+/// [`leave_part`], and the statistics, for a warpgroup that attended to nothing.
 ///
 /// # Safety
-/// All warps that compute call this together; nothing is copied to where K and V are.
+/// All computing warps call this together; nothing is copied to the memory of K and V.
 #[inline(always)]
 pub unsafe fn leave_no_part<K: TmaKernel>(memory: Memory<K>, lane: Lane) {
     let nothing = RunningSoftmax { shift: [[f32::NEG_INFINITY; ROWS_PER_LANE]], sum: [[0.0; ROWS_PER_LANE]] };
@@ -109,15 +109,15 @@ pub unsafe fn leave_no_part<K: TmaKernel>(memory: Memory<K>, lane: Lane) {
     }
 }
 
-/// Stores O and LSE of the cluster's strips, of every so many rows those that are this block's.
+/// Combines and stores O and LSE of the cluster's strips; each block does its share of the rows.
 ///
 /// # Safety
-/// The warps that compute call this together behind [`leave_part`] or [`leave_no_part`], while all other warps of the cluster
-/// call [`wait_for_others`]; the launch's O has the strips' rows before the end, and nobody else writes them.
+/// The computing warps call this together after [`leave_part`] or [`leave_no_part`], while all other warps of the cluster
+/// call [`wait_for_others`]; rows before the end lie within the launch's O, and nothing else writes them.
 #[inline(always)]
 pub unsafe fn combine<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
-    // SAFETY: all threads of the cluster come to both barriers. What they left is read in between, and behind the second one no
-    // block's shared memory is accessed by another.
+    // SAFETY: all threads of the cluster reach both barriers. The parts are read between them, and after the second one no
+    // block accesses another's shared memory.
     unsafe {
         sync::converge_warp();
         cluster::synchronise();
@@ -130,10 +130,10 @@ pub unsafe fn combine<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
 /// Takes part in the barriers of [`combine`].
 ///
 /// # Safety
-/// As for that.
+/// As for [`combine`].
 #[inline(always)]
 pub unsafe fn wait_for_others() {
-    // SAFETY: all threads of the cluster come to both barriers.
+    // SAFETY: all threads of the cluster reach both barriers.
     unsafe {
         sync::converge_warp();
         cluster::synchronise();
@@ -141,7 +141,7 @@ pub unsafe fn wait_for_others() {
     }
 }
 
-/// The rows of [`combine`], by the threads that compute.
+/// The rows of [`combine`], by the computing threads.
 ///
 /// # Safety
 /// As for [`combine`], between its barriers.
@@ -175,28 +175,28 @@ unsafe fn combine_rows<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
     }
 }
 
-/// What the parts of a row are together, of the columns of a chunk.
+/// The parts of a row combined, for the columns of a chunk.
 struct Combined {
-    /// O, not normalised.
+    /// O, unnormalised.
     output: [[f32; 4]; 2],
     shift: f32,
     sum: f32,
 }
 
 impl Combined {
-    /// Of row `row` of the parts of `blocks` blocks.
+    /// Combines row `row` of the parts of `blocks` blocks.
     ///
-    /// All parts are asked for at once: what another block's memory takes to answer is most of the time.
+    /// All loads are issued at once: the latency of other blocks' memory dominates.
     ///
     /// # Safety
-    /// All of them have left their parts, and stay until this has returned.
+    /// All these blocks have written their parts, and do not exit before this has returned.
     #[inline(always)]
     unsafe fn of<K: TmaKernel>(memory: Memory<K>, row: u32, chunk: u32, blocks: u32) -> Self {
         let statistics = memory.statistics(0, row);
         let address = Part::<K>::address(memory, row, chunk * CHUNK_COLUMNS);
         let (mut shifts, mut sums) = ([f32::NEG_INFINITY; PARTS], [0.0; PARTS]);
         let mut parts = [[[0.0; 4]; 2]; PARTS];
-        // SAFETY: addresses of statistics, and of two times four columns, which every block has left.
+        // SAFETY: addresses of statistics, and of two times four columns, which every block has written.
         unsafe {
             unrolled!(at most 4; for rank in PARTS => {
                 let of = rank as u32;
@@ -211,7 +211,7 @@ impl Combined {
         unrolled!(at most 4; for rank in PARTS => { shift = math::max(shift, shifts[rank]) });
         let mut combined = Self { output: [[0.0; 4]; 2], shift, sum: 0.0 };
         unrolled!(at most 4; for rank in PARTS => {
-            // Of a part that is not there, or has attended to nothing, the shift is −∞, as that of all parts may be.
+            // The shift is −∞ for a part that does not exist or attended to nothing; the largest shift may be −∞, too.
             let factor = math::exp2(shifts[rank] - finite_or_zero(shift));
             combined.sum = math::fma(factor, sums[rank], combined.sum);
             unrolled!(at most 4; for i in 4 => {

@@ -1,4 +1,4 @@
-//! What a warpgroup that computes does where its softmax does not overlap with its own products.
+//! The loop of a computing warpgroup whose softmax does not overlap with its own products.
 
 use super::combine;
 use super::context::Context;
@@ -27,8 +27,8 @@ use contract::config::WARPGROUP_WARPS;
 pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
     let memory = context.memory;
     let warpgroup = lane.warp / WARPGROUP_WARPS;
-    // SAFETY: the warpgroup is together: all that decides is the same for it. Tiles are read between the wait for them and
-    // the arrival that gives them back.
+    // SAFETY: the warpgroup is together: all conditions are uniform over it. Tiles are read between the wait for them and the
+    // arrival that releases them.
     unsafe {
         let mut turns = Turns::new(K::TAKES_TURNS, warpgroup, K::WARPGROUPS);
         if K::Sequence::IS_LOOKED_UP {
@@ -58,14 +58,14 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
         strip.start_scores(step);
         strip.wait();
         loop {
-            // The steps but the last have a loop of their own: what follows from being the last one would cost each of
-            // them tests and copies.
+            // All steps but the last are a separate loop: the handling of the last step would cost every step tests and
+            // copies.
             while !step.is_last() {
                 if K::Mask::HAS_BEGIN {
                     let next = K::Order::next_tile(memory, step);
                     strip.take_masked(context, step, Some(next), lane.again());
                 } else {
-                    // A tile has as many keys as a strip has rows, so that only the last one is masked.
+                    // A tile has as many keys as a strip has rows, so only the last one needs masking.
                     strip.take(step);
                 }
                 let next = K::Order::next_tile(memory, step);
@@ -77,7 +77,7 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
             }
             strip.take_masked(context, step, None, lane.again());
             let normalisers = strip.complete(memory, step, lane.again());
-            // Behind the last step of all, scores are computed that nobody reads: of K, as O takes the place of Q meanwhile.
+            // After the very last step, unused scores are computed: from K, since O is replacing Q meanwhile.
             let next = K::Order::next_strip(context, step);
             if let Some(next) = next {
                 wait_for_strip(context, next);
@@ -96,14 +96,14 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
                 K::Order::leave(context, step, lane);
             }
             if K::Order::SPLITS_KEYS {
-                // Left behind the loop, where nothing reads K any more.
+                // Written after the loop, when nothing reads K any more.
             } else if K::EXCHANGE {
                 strip.store(context, K::Order::copy_of(context, step), normalisers, lane.again());
             } else {
                 strip.finish(memory, step, normalisers, lane.again());
             }
             strip.wait_for_scores();
-            // Those scores have read K only now.
+            // The unused scores have only now finished reading K.
             if is_last {
                 K::Order::leave_last(context, step, lane);
                 let Some(next) = K::Order::resume(context, step, lane, turns) else { break };

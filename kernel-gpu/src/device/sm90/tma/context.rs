@@ -1,17 +1,17 @@
-//! What all threads of a block know of their launch.
+//! The constants of a launch that all threads of a block use.
 
 use super::kernel::TmaKernel;
 use super::memory::Memory;
 use contract::args::{ForwardArgs, TENSOR_MAP_BYTES};
 
-/// Addresses of the tensor maps, one behind the other in the `.param` space.
+/// Addresses of the tensor maps, which are consecutive in the `.param` space.
 #[derive(Clone, Copy)]
 pub struct Maps {
     first: u64,
 }
 
 impl Maps {
-    /// Those of a [`contract::args::TensorMaps`] at `address`.
+    /// The maps of a [`contract::args::TensorMaps`] at `address`.
     #[inline(always)]
     pub fn at(address: u64) -> Self {
         Self { first: address }
@@ -42,7 +42,7 @@ impl Maps {
     }
 }
 
-/// What a launch and its block are, for every thread of the block.
+/// Constants of the launch and the block, for every thread of the block.
 pub struct Context<'a, K: TmaKernel> {
     /// The arguments of the launch.
     pub args: &'a ForwardArgs,
@@ -50,7 +50,7 @@ pub struct Context<'a, K: TmaKernel> {
     pub maps: Maps,
     /// The block's shared memory.
     pub memory: Memory<K>,
-    /// Rows of Q of all sequences; of packed ones, their rows together.
+    /// Rows of Q per sequence; for packed sequences the total.
     pub length: u32,
     /// Rows of K and V, likewise.
     pub kv_length: u32,

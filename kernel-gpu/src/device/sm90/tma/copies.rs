@@ -1,53 +1,53 @@
-//! What is copied between a head and shared memory: a strip of queries, a tile of keys.
+//! Descriptions of copies between a head and shared memory: a strip of queries, a tile of keys.
 
 use super::mapped::InMaps;
 use contract::geometry::BlockWork;
 use contract::packed::SequenceTile;
 
-/// A strip of a head, to or from shared memory.
+/// A copy of a strip of a head, to or from shared memory.
 #[derive(Clone, Copy)]
 pub struct StripCopy {
-    /// Where it is in shared memory.
+    /// Index of its place in shared memory.
     pub strip: u32,
-    /// Parity of the phases that say that it is full, and then computed.
+    /// Parity of the phases in which it is full, and then computed.
     pub parity: u32,
     /// The head.
     pub work: BlockWork,
-    /// The strip's first row, and the sequence that it counts from.
+    /// The strip's first row, and the sequence that it belongs to.
     pub tile: SequenceTile,
-    /// Keys of the sequence.
+    /// Number of keys of the sequence.
     pub kv_length: u32,
 }
 
 impl StripCopy {
-    /// What says that no strip follows, where sequences are looked up.
+    /// Marks the end of the strips, where sequences are looked up.
     pub const END: SequenceTile = SequenceTile { sequence: 0, begin: 0, length: 0, first_row: u32::MAX };
 
-    /// Whether it says that no strip follows.
+    /// Whether it is the end mark.
     #[inline(always)]
     pub fn is_end(&self) -> bool {
         self.tile.first_row == Self::END.first_row
     }
 
-    /// Whether it has a row of its sequence.
+    /// Whether it has any row of its sequence.
     #[inline(always)]
     pub fn has_rows(&self) -> bool {
         self.tile.first_row < self.tile.length
     }
 }
 
-/// A tile of K and V of a head, to shared memory.
+/// A copy of a tile of K and V of a head to shared memory.
 #[derive(Clone, Copy)]
 pub struct TileCopy {
-    /// Where it is in shared memory.
+    /// Index of its stage in shared memory.
     pub stage: u32,
-    /// Parity of the phase that says that it is full.
+    /// Parity of the phase in which it is full.
     pub parity: u32,
     /// Whether it is the stage's first tile.
     pub is_first: bool,
-    /// The first of its keys.
+    /// Its first key.
     pub first_key: InMaps,
-    /// Whether none of its keys is there, so that zeros take their place: a box wholly outside of a map of packed sequences would be
-    /// read from where the map begins, before the tensor.
+    /// Whether it has no keys and is filled with zeros instead: for a box wholly outside a map of packed sequences, the GPU would
+    /// read at the map's start, before the tensor.
     pub is_outside: bool,
 }

@@ -1,5 +1,5 @@
-//! The end of a strip: O is normalised and left in shared memory, with what LSE is computed from. [`super::storer`] stores
-//! them while the warpgroup goes on with its next strip.
+//! The end of a strip: O is normalised and written to shared memory, with the statistics for LSE. [`super::storer`] stores
+//! both while the warpgroup continues with its next strip.
 
 use super::context::Context;
 use super::copies::StripCopy;
@@ -24,20 +24,20 @@ pub fn warp_row(lane: Lane) -> u32 {
     lane.warp % WARPGROUP_WARPS * MMA_M
 }
 
-/// Whether this one of the four lanes that hold the same rows leaves their statistics.
+/// Whether this lane, of the four that hold the same rows, writes their statistics.
 #[inline(always)]
 fn leaves_statistics(lane: Lane) -> bool {
     lane.pair_column() == 0
 }
 
-/// What O of a lane's rows is multiplied by.
+/// The factors that normalise O of a lane's rows.
 pub type Normalisers = [f32; ROWS_PER_LANE];
 
-/// Leaves O of the warp's rows of strip `strip` where its Q was to those who store it, with the statistics that are there.
+/// Writes O of the warp's rows of strip `strip` over its Q, for the storer; the statistics are already there.
 ///
 /// # Safety
-/// All lanes of the warp call this together; nobody else touches the warp's rows of the strip, and no product reads them: those
-/// that did come before what any lane does now.
+/// All lanes of the warp call this together; nothing else touches the warp's rows of the strip, and all products that read them have
+/// completed.
 #[inline(always)]
 pub unsafe fn leave_output<K: TmaKernel>(
     output: &OutputStrip<K>,
@@ -51,14 +51,14 @@ pub unsafe fn leave_output<K: TmaKernel>(
         normalise_to::<K>(memory.strip(strip), output, normalisers, lane);
         proxy::fence_async_shared();
         sync::warp();
-        // Those that wrote statistics, each for itself: racecheck sees no order through the warp's barrier.
+        // Every lane that wrote statistics arrives itself: racecheck does not see the order through the warp's barrier.
         if leaves_statistics(lane) {
             mbarrier::arrive(memory.strip_computed(strip));
         }
     }
 }
 
-/// Gives the place of a strip without rows to those who store, who find nothing there.
+/// Passes the place of a strip without rows to the storer, which finds nothing there.
 ///
 /// # Safety
 /// All lanes of the warp call this together, once for the strip.
@@ -66,7 +66,7 @@ pub unsafe fn leave_output<K: TmaKernel>(
 pub unsafe fn leave_nothing<K: TmaKernel>(memory: Memory<K>, strip: u32, lane: Lane) {
     // SAFETY: an initialised mbarrier; the caller has the warp together.
     unsafe {
-        // All lanes have read which strip it is.
+        // All lanes have read the strip's description.
         sync::warp();
         if leaves_statistics(lane) {
             mbarrier::arrive(memory.strip_computed(strip));
@@ -74,11 +74,11 @@ pub unsafe fn leave_nothing<K: TmaKernel>(memory: Memory<K>, strip: u32, lane: L
     }
 }
 
-/// Stores O of the warp's rows of a strip from registers, then gives its place to those who store LSE.
+/// Stores O of the warp's rows of a strip from registers, then passes its place to the storer for LSE.
 ///
 /// # Safety
-/// All lanes of the warp call this together; nobody else writes these rows of O, and no product reads Q of the strip: those that
-/// did come before what any lane does now.
+/// All lanes of the warp call this together; nothing else writes these rows of O, and all products that read Q of the strip have
+/// completed.
 #[inline(always)]
 pub unsafe fn store_output<K: TmaKernel>(
     output: &mut OutputStrip<K>,
@@ -89,11 +89,11 @@ pub unsafe fn store_output<K: TmaKernel>(
 ) {
     unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row::<K>(output, r, normalisers[r]) });
     let rows = HeadRows::new::<K::Element>(context.args.o, &context.args.o_strides, copy.work, copy.tile.begin);
-    // SAFETY: the caller has the warp together, and nobody else writes these rows.
+    // SAFETY: the caller has the warp together, and nothing else writes these rows.
     unsafe {
         exchange_strip::<K>(output, rows, context.args, (copy.tile.first_row + warp_row(lane), copy.tile.length), lane);
         if K::Sequence::IS_LOOKED_UP {
-            // All lanes have read which strip it is.
+            // All lanes have read the strip's description.
             sync::warp();
         }
         if leaves_statistics(lane) {
@@ -102,7 +102,7 @@ pub unsafe fn store_output<K: TmaKernel>(
     }
 }
 
-/// Leaves shift and sum of the warp's rows, which are complete, to those who store LSE; what O is multiplied by.
+/// Writes shift and sum of the warp's rows, which are complete, for the storer of LSE. Returns the factors that normalise O.
 ///
 /// # Safety
 /// All lanes of the warp call this together, before [`leave_output`] of the strip and after its Q has arrived.
@@ -120,18 +120,18 @@ pub unsafe fn leave_statistics<K: TmaKernel>(
             unsafe { memory::store_shared_pair(memory.statistics(strip, row), [softmax.shift[0][r], softmax.sum[0][r]]) };
         });
     }
-    // Not by `map`, which has a body of its own in `core` and would stay a call.
+    // Not `map`, which is a function in `core` and would remain a call.
     let [upper, lower] = softmax.sum[0];
     [normaliser(upper), normaliser(lower)]
 }
 
-/// Writes O / l to the warp's rows of the tile, rounded to fp16; rows that attended to nothing become 0.
+/// Writes O / l to the warp's rows of the tile, rounded to elements; rows that attended to nothing become 0.
 ///
 /// # Safety
 /// As for [`leave_output`].
 #[inline(always)]
 unsafe fn normalise_to<K: TmaKernel>(tile: Rows<K>, output: &OutputStrip<K>, normalisers: Normalisers, lane: Lane) {
-    // Lane l gives the address of row l mod 16 of the 8 columns l / 16.
+    // Lane l gives the address of row l mod 16 of 8-column tile l / 16.
     let first_chunk = tile.chunk(warp_row(lane) + lane.index % MMA_M, lane.index / MMA_M);
     unrolled!(at most 8; for pair in const { K::HeadDim::N_TILES / 2 } => {
         let [upper_left, lower_left] = normalised::<K>(output.all()[2 * pair], normalisers);
@@ -142,7 +142,7 @@ unsafe fn normalise_to<K: TmaKernel>(tile: Rows<K>, output: &OutputStrip<K>, nor
     });
 }
 
-/// What this lane has of an 8-column tile of O / l in its upper and in its lower row, rounded to fp16.
+/// This lane's elements of an 8-column tile of O / l, in its upper and its lower row, rounded to elements.
 #[inline(always)]
 fn normalised<K: TmaKernel>(output: FragmentC, [upper, lower]: Normalisers) -> [u32; ROWS_PER_LANE] {
     [K::Element::pack(output[0] * upper, output[1] * upper), K::Element::pack(output[2] * lower, output[3] * lower)]

@@ -1,4 +1,4 @@
-//! What a kernel with a producer is made for, and the sizes that all of them share.
+//! The specialisation of a kernel with a producer, and the sizes that all of them share.
 
 use super::mapped::Mapped;
 use crate::device::attention::head_dim::HeadDim;
@@ -11,11 +11,11 @@ use contract::tile::{Overlap, Sm90Tma};
 
 /// Rows of a strip, and of the box that a tensor map copies.
 pub const ROWS: u32 = WARPGROUP_ROWS;
-/// Keys of a step.
+/// Keys per step.
 pub const KEYS: u32 = 64;
-/// 8-key tiles of a step.
+/// 8-key tiles per step.
 pub const N_TILES: usize = 8;
-/// 16-key steps of a step.
+/// 16-key steps per step.
 pub const K_STEPS: usize = 4;
 
 const _: () = assert!(KEYS == ROWS, "K and V come in boxes of as many rows as Q");
@@ -24,14 +24,14 @@ const _: () = assert!(KEYS == ROWS, "K and V come in boxes of as many rows as Q"
 pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulators + Registers>> {
     /// Its tile configuration.
     const TILE: Sm90Tma;
-    /// Warpgroups of a block that compute.
+    /// Number of computing warpgroups of a block.
     const WARPGROUPS: u32 = Self::TILE.warpgroups;
-    /// K/V tiles in shared memory at once.
+    /// Number of K/V stages in shared memory.
     const STAGES: u32 = Self::TILE.stages;
-    /// Whether rows attend to the keys before them and all of these.
+    /// Whether each row attends to all keys up to a limit.
     const IS_CAUSAL: bool = !Self::Mask::ALL_KEYS && !Self::Mask::HAS_BEGIN;
-    /// Tiles of an item that may be loaded before its Q: the place of Q is taken yet when the producer comes to a short item, and
-    /// what is behind it would wait, too. The next tile may take the place of one that a warpgroup keeps until that Q has arrived.
+    /// How many tiles of an item may be loaded before its Q. When the producer reaches a short item, the place of Q is still in use, and
+    /// everything after it would wait. The next tile may need the stage that a warpgroup keeps until that Q has arrived.
     const TILES_AHEAD: u32 = if Self::OVERLAPS_STRIPS {
         Self::STAGES - Self::WARPGROUPS
     } else if Self::IS_CAUSAL && Self::WARPGROUPS > 3 && Self::HeadDim::COLUMNS == HEAD_DIM {
@@ -39,14 +39,14 @@ pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulat
     } else {
         0
     };
-    /// Whether the softmax of a warpgroup overlaps with its own products with V.
+    /// Whether the softmax of a warpgroup overlaps with its own PV products.
     const OVERLAPS: bool = Self::TILE.overlaps_own_products();
     /// Whether it does so from one strip to the next.
     const OVERLAPS_STRIPS: bool = matches!(Self::TILE.overlap, Overlap::AcrossStrips);
-    /// Whether warpgroups take turns on the tensor cores. Under a mask that leaves some of them work between their products that
-    /// others do not have, they would wait for each other; where their own products overlap with their softmax, there is no need to.
+    /// Whether warpgroups take turns on the tensor cores. Not under a mask that gives some warpgroups more work between their products
+    /// than others, since they would wait for each other; nor if their own products overlap with their softmax, when it is unnecessary.
     const TAKES_TURNS: bool = Self::WARPGROUPS > 1 && Self::Mask::ALL_KEYS && !Self::OVERLAPS;
-    /// In which order items come where tiles of K and V stream. Those of wide rows take so long to read that blocks should share them.
+    /// The order of items if K and V are streamed. Tiles of wide rows take so long to read that blocks should share them.
     const STREAMED_ORDER: WorkOrder = match Self::Mask::ORDER {
         WorkOrder::LongestFirst if Self::HeadDim::COLUMNS > HEAD_DIM => WorkOrder::LongestFirstTogether,
         order => order,

@@ -1,38 +1,38 @@
-//! Where sequences lie in the [tensor maps](contract::tensor_map).
+//! Coordinates of sequences in the [tensor maps](contract::tensor_map).
 
 use crate::device::attention::sequence::{Any, Exact, Packed, Sequence};
 use contract::args::ForwardArgs;
 use contract::geometry::BlockWork;
 use contract::packed::{Rows, SequenceTile};
 
-/// Sequences whose rows are copied through tensor maps.
+/// Sequences that are copied through tensor maps.
 pub trait Mapped: Sequence {
-    /// Whether the sequence of a work item has to be looked up in memory.
+    /// Whether the sequence of a work item has to be looked up in device memory.
     const IS_LOOKED_UP: bool;
 
-    /// Where row 0 of the head lies in the maps of Q and O.
+    /// Coordinates of row 0 of the head in the maps of Q and O.
     fn in_maps(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> InMaps;
 }
 
 /// Coordinates of a row in the tensor maps.
 #[derive(Clone, Copy)]
 pub struct InMaps {
-    /// The row's.
+    /// Row coordinate.
     pub row: u32,
-    /// The head's.
+    /// Head coordinate.
     pub head: u32,
-    /// The batch entry's; of packed sequences, where the sequence ends.
+    /// Batch coordinate; for packed sequences the end of the sequence.
     pub batch: u32,
 }
 
 impl InMaps {
-    /// `rows` rows further on.
+    /// The row `rows` rows further on.
     #[inline(always)]
     pub fn after(self, rows: u32) -> Self {
         Self { row: self.row + rows, ..self }
     }
 
-    /// As copies take them, of a column of the row.
+    /// The coordinates of a column of the row, in the order of copy instructions.
     #[inline(always)]
     pub fn coordinates(self, column: u32) -> [i32; 4] {
         [column as i32, self.row as i32, self.head as i32, self.batch as i32]
@@ -66,19 +66,19 @@ impl Mapped for Packed {
     }
 }
 
-/// Where key 0 of packed sequences whose keys are `keys` lies in the maps of K and V.
+/// Coordinates of key 0 of a packed sequence with the keys `keys`, in the maps of K and V.
 #[inline(always)]
 pub fn keys_in_maps(args: &ForwardArgs, work: BlockWork, keys: Rows) -> InMaps {
     of_sequence(args.kv_sequence, args.of_keys(work).head, keys)
 }
 
-/// The map of a tensor of `rows` rows ends with those of the sequence ([`contract::tensor_map`]).
+/// For packed sequences, a coordinate selects where the sequence ends in a tensor of `rows` rows ([`contract::tensor_map`]).
 #[inline(always)]
 fn of_sequence(rows: u32, head: u32, Rows { begin, length }: Rows) -> InMaps {
     InMaps { row: rows - length, head, batch: begin + length }
 }
 
-/// Where row 0 of a head lies, of sequences that are not packed.
+/// Coordinates of row 0 of a head, for sequences that are not packed.
 #[inline(always)]
 pub fn in_maps_of_batch(BlockWork { batch, head, .. }: BlockWork) -> InMaps {
     InMaps { row: 0, head, batch }

@@ -1,9 +1,9 @@
-//! Where the tiles and mbarriers of a block lie in shared memory.
+//! Layout of a block's tiles and mbarriers in shared memory.
 //!
-//! Two strips of Q for each warpgroup, or one where it computes only one, then K and V of each stage, the statistics of the rows of each strip, then the
-//! mbarriers: for every strip and every stage one that says that it is full (its bytes have arrived) and one that says that
-//! it is empty (its users have left it); for every strip also one that says that it is computed (O has taken Q's place). Last,
-//! what is said of each strip where sequences are looked up.
+//! First two strips of Q per warpgroup, or one if it computes only one. Then K and V of each stage, the row statistics of each strip,
+//! and the mbarriers: for every strip and every stage one for "full" (its bytes have arrived) and one for "empty" (its users have
+//! released it), for every strip also one for "computed" (O has replaced Q). Last, the
+//! description of each strip, if sequences are looked up.
 
 use core::marker::PhantomData;
 
@@ -23,9 +23,9 @@ pub struct Memory<K> {
 }
 
 impl<K: TmaKernel> Memory<K> {
-    /// Strips of Q: while a warpgroup computes one, its next one arrives.
+    /// Number of strips of Q: while a warpgroup computes one, its next one is loaded.
     pub const STRIPS: u32 = if K::TILE.splits_keys() { K::WARPGROUPS } else { 2 * K::WARPGROUPS };
-    /// Bytes from one stage to the next.
+    /// Distance between stages, bytes.
     pub const STAGE_BYTES: u32 = 2 * Rows::<K>::BYTES;
 
     const STAGES_BEGIN: u32 = Self::STRIPS * Rows::<K>::BYTES;
@@ -39,13 +39,13 @@ impl<K: TmaKernel> Memory<K> {
 
     const STRIP_TILES_ARE_ALIGNED: () = assert!(Self::STRIP_TILE.is_multiple_of(STRIP_TILE_BYTES / 2));
 
-    /// That of the calling thread's block.
+    /// The shared memory of the calling thread's block.
     #[inline(always)]
     pub fn new() -> Self {
         Self { base: shared::dynamic_shared_mem(), _kernel: PhantomData }
     }
 
-    /// A strip of Q, later of O.
+    /// The place of a strip of Q, later of O.
     #[inline(always)]
     pub fn strip(self, strip: u32) -> Rows<K> {
         Rows::<K>::at(self.base + strip * Rows::<K>::BYTES)
@@ -63,56 +63,56 @@ impl<K: TmaKernel> Memory<K> {
         Rows::<K>::at(self.base + Self::STAGES_BEGIN + stage * Self::STAGE_BYTES + Rows::<K>::BYTES)
     }
 
-    /// Shift and sum of row `row` of a strip.
+    /// Address of shift and sum of row `row` of a strip.
     #[inline(always)]
     pub fn statistics(self, strip: u32, row: u32) -> u32 {
         self.base + Self::STATISTICS + (strip * ROWS + row) * ROW_STATISTICS_BYTES
     }
 
-    /// The mbarrier that a strip of Q has arrived.
+    /// The mbarrier for: a strip of Q has arrived.
     #[inline(always)]
     pub fn strip_full(self, strip: u32) -> u32 {
         self.base + Self::STRIP_FULL + strip * mbarrier::BYTES
     }
 
-    /// The mbarrier that O of a strip lies where its Q was.
+    /// The mbarrier for: O of a strip has replaced its Q.
     #[inline(always)]
     pub fn strip_computed(self, strip: u32) -> u32 {
         self.base + Self::STRIP_COMPUTED + strip * mbarrier::BYTES
     }
 
-    /// The mbarrier that a strip of Q may be overwritten.
+    /// The mbarrier for: a strip of Q may be overwritten.
     #[inline(always)]
     pub fn strip_empty(self, strip: u32) -> u32 {
         self.base + Self::STRIP_EMPTY + strip * mbarrier::BYTES
     }
 
-    /// The head and sequence of a strip, where they are looked up.
+    /// Address of the head and sequence of a strip, if they are looked up.
     #[inline(always)]
     pub fn strip_tile(self, strip: u32) -> u32 {
         const { Self::STRIP_TILES_ARE_ALIGNED };
         self.base + Self::STRIP_TILE + strip * STRIP_TILE_BYTES
     }
 
-    /// How many keys it has, behind that.
+    /// Address of its number of keys, after those.
     #[inline(always)]
     pub fn strip_keys(self, strip: u32) -> u32 {
         self.strip_tile(strip) + STRIP_TILE_BYTES / 2
     }
 
-    /// The mbarrier that K and V of a stage have arrived.
+    /// The mbarrier for: K and V of a stage have arrived.
     #[inline(always)]
     pub fn stage_full(self, stage: u32) -> u32 {
         self.base + Self::STAGE_FULL + stage * mbarrier::BYTES
     }
 
-    /// The mbarrier that K and V of a stage may be overwritten.
+    /// The mbarrier for: K and V of a stage may be overwritten.
     #[inline(always)]
     pub fn stage_empty(self, stage: u32) -> u32 {
         self.base + Self::STAGE_EMPTY + stage * mbarrier::BYTES
     }
 
-    /// Initialises the mbarriers at which copies to shared memory count: all that the first copies need.
+    /// Initialises the mbarriers that copies to shared memory signal: all that the first copies need.
     ///
     /// # Safety
     /// One thread calls this once, before its first copy, and before a barrier of the block that precedes all other use.
@@ -134,8 +134,8 @@ impl<K: TmaKernel> Memory<K> {
         }
     }
 
-    /// Initialises the other mbarriers. A strip is computed by the lanes of a warpgroup that [leave
-    /// statistics](Self::statistics) and emptied by the lanes of the warp that stores it, a stage by `users(stage)` warps.
+    /// Initialises the other mbarriers. "Computed" of a strip counts the lanes of a warpgroup that [write
+    /// statistics](Self::statistics), "empty" of a strip the lanes of the storing warp, "empty" of a stage `users(stage)` warps.
     ///
     /// # Safety
     /// One thread calls this once, before a barrier of the block that precedes all use.

@@ -1,15 +1,15 @@
 //! Kernels with a producer: one thread copies Q, K and V to shared memory by TMA, ahead of warpgroups that only compute, and one
-//! warp stores O and LSE behind them.
+//! warp stores O and LSE.
 //!
-//! A persistent grid; each block computes work items one after the other, and while it computes one the tiles of the next
-//! arrive. A warpgroup computes strips of 64 query rows, each in steps of 64 keys. It starts the product of one step with V
-//! together with that of the next with K, across strips and items too. Where the exponentials bound the time, it does not overlap its
-//! softmax with its own products ([`consumer`]): the four warps that share a scheduler, each of another warpgroup, do that for each
-//! other, by [`turns`] where all warpgroups have the same steps. Where the products do, with wide rows, it overlaps with them
+//! With a persistent grid, each block computes several work items, and while it computes one, the tiles of the next are
+//! loaded. A warpgroup computes strips of 64 query rows, in steps of 64 keys. It starts the PV product of one step together with
+//! the QKᵀ product of the next, also across strips and items. If the exponentials bound the time, it does not overlap its softmax
+//! with its own products ([`consumer`]): the four warps that share a scheduler, each of another warpgroup, overlap with each other,
+//! by [`turns`] if all warpgroups have the same steps. If the products bound it, with wide rows, it overlaps with its own
 //! ([`overlapped`]).
 //!
-//! [`memory`] says where tiles and mbarriers lie, [`order`] which strips and tiles a warpgroup goes through, [`producer`]
-//! who copies them, [`strip`] what is computed of them, [`super::softmax`] how without row maxima, [`storer`] who stores it.
+//! [`memory`] has the layout of tiles and mbarriers, [`order`] the strips and tiles of a warpgroup, [`producer`] their copies,
+//! [`strip`] their computation, [`super::softmax`] the softmax with few row maxima, [`storer`] the stores.
 
 mod combine;
 mod consumer;
@@ -43,10 +43,10 @@ use order::Order;
 use producer::Loader;
 use storer::Storer;
 
-/// O and LSE of the block's work items.
+/// Computes O and LSE of the block's work items.
 ///
-/// The warpgroups that compute have `CONSUMER_REGISTERS` registers each thread; the one that copies has `PRODUCER_REGISTERS`.
-/// Where these are as many, each has all that a thread can have, and `setmaxnreg` would be illegal.
+/// Threads of computing warpgroups have `CONSUMER_REGISTERS` registers, those of the producer's `PRODUCER_REGISTERS`. If both are
+/// equal, each thread already has the maximum, and `setmaxnreg` would be illegal.
 #[inline(always)]
 pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_REGISTERS: u32>(
     args: &ForwardArgs,
@@ -56,10 +56,10 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
     let kv_length = K::Sequence::kv_length(args);
     let context = Context::<K> { args, maps, memory: Memory::new(), length, kv_length };
     let lane = Lane::current();
-    // SAFETY: all threads of the block are here; whole warps and warpgroups take each branch. The registers are those that
-    // the launch gave the block.
+    // SAFETY: all threads of the block are here; whole warps and warpgroups take each branch. The registers add up to those
+    // of the launch.
     unsafe {
-        // Known to be the same in all lanes, so that all that follows from it is computed once for the warp.
+        // Uniform for ptxas, so that values derived from it are computed once per warp.
         let warp = shuffle::first(lane.thread / WARP_SIZE);
         let (producer, storer) = (K::WARPGROUPS * WARPGROUP_WARPS, K::WARPGROUPS * WARPGROUP_WARPS + 1);
         let loader = Loader::new(&context);
@@ -70,8 +70,8 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
                     loader.prefetch_first();
                 }
                 context.memory.initialise_full();
-                // Up to here the launch before may still run, whose blocks leave the multiprocessors one by one. Whatever this one
-                // reads and writes of the tensors comes after these copies.
+                // Up to here the previous launch may still be running, its blocks leaving the multiprocessors one by one. All other reads
+                // and writes of the tensors follow these copies.
                 grid::wait_for_previous();
                 if !K::Sequence::IS_LOOKED_UP {
                     loader.load_first();
@@ -86,8 +86,8 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
             if const { CONSUMER_REGISTERS > PRODUCER_REGISTERS } {
                 warpgroup::decrease_registers::<PRODUCER_REGISTERS>();
             }
-            // Chosen anew, which gives the same lane: kept since the beginning it would cost a register, and ptxas would not know
-            // that it is one lane.
+            // Elected again, which gives the same lane: kept from the beginning it would occupy a register, and ptxas would not know
+            // that it is a single lane.
             if warp == producer {
                 if warpgroup::elect() {
                     K::Order::for_each_load(

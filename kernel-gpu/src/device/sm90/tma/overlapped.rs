@@ -1,4 +1,4 @@
-//! What a warpgroup that computes does where its softmax overlaps with its own products with V ([`contract::tile::Overlap`]).
+//! The loop of a computing warpgroup whose softmax overlaps with its own PV products ([`contract::tile::Overlap`]).
 
 use super::combine;
 use super::consumer::{wait_for_strip, wait_for_tile};
@@ -27,8 +27,8 @@ use contract::config::WARPGROUP_WARPS;
 pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
     let memory = context.memory;
     let turns = Turns::new(false, lane.warp / WARPGROUP_WARPS, K::WARPGROUPS);
-    // SAFETY: the warpgroup is together: all that decides is the same for it. Tiles are read between the wait for them and
-    // the arrival that gives them back.
+    // SAFETY: the warpgroup is together: all conditions are uniform over it. Tiles are read between the wait for them and the
+    // arrival that releases them.
     unsafe {
         let Some(mut step) = K::Order::first(context, lane, turns) else {
             if K::Order::SPLITS_KEYS {
@@ -57,7 +57,7 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
             }
             strip.mask(context, step, None, lane.again());
             let rescale = strip.take_ahead(step);
-            // Before the wait for the next strip, whose place may be that of the one that this leaves.
+            // Before the wait for the next strip, whose place may be the one that this releases.
             in_flight.finish(context, &mut strip, lane);
             let normalisers = strip.complete(memory, step, lane.again());
             let next = K::Order::next_strip(context, step);
@@ -74,8 +74,8 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
                 step = next;
                 continue;
             }
-            // Behind the last step of all, scores are computed that nobody reads: of K, as O takes the place of Q meanwhile. Without
-            // a branch between the products, of which ptxas would have them wait for each other.
+            // After the very last step, unused scores are computed: from K, since O is replacing Q meanwhile. Branch-free, since ptxas
+            // would serialise products around a branch.
             let (is_last, next) = (next.is_none(), next.unwrap_or(Step { queries: step.keys, ..step }));
             strip.start_last_output(step, turns);
             strip.start_next_scores(next);
@@ -83,13 +83,13 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
             if !is_last {
                 K::Order::leave(context, step, lane);
             }
-            // Where keys are split, it is left behind the loop, where nothing reads K any more.
+            // If keys are split, it is written after the loop, when nothing reads K any more.
             if !K::Order::SPLITS_KEYS {
                 leave_strip(context, &mut strip, step, normalisers, lane);
             }
             strip.wait_for_scores();
             in_flight = InFlight::none(step);
-            // Those scores have read K only now.
+            // The unused scores have only now finished reading K.
             if is_last {
                 K::Order::leave_last(context, step, lane);
                 let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
@@ -108,19 +108,19 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
     }
 }
 
-/// A step whose product with V is in flight while the softmax of the next one is computed.
+/// A step whose PV product is in flight while the softmax of the next one is computed.
 #[derive(Clone, Copy)]
 struct InFlight<K: OrderedKernel> {
     step: Step<K>,
-    /// What O of its strip is multiplied by, where it is the last one.
+    /// The factors that normalise O of its strip, if it is the last step.
     normalisers: Normalisers,
-    /// 1 where there is such a step, else 0.
-    // No `Option`, which would leave the step undefined where there is none.
+    /// 1 if there is such a step, else 0.
+    // No `Option`, which would leave the step undefined if there is none.
     is_some: u32,
 }
 
 impl<K: OrderedKernel> InFlight<K> {
-    /// No step; `step` is any.
+    /// No step; `step` is arbitrary.
     #[inline(always)]
     fn none(step: Step<K>) -> Self {
         Self { step, normalisers: [0.0; ROWS_PER_LANE], is_some: 0 }
@@ -138,13 +138,13 @@ impl<K: OrderedKernel> InFlight<K> {
         Self { step, normalisers, is_some: 1 }
     }
 
-    /// Waits for the product, and gives back what the step has read; behind the last step of a strip, leaves O, too.
+    /// Waits for the product and releases what the step has read; after the last step of a strip, also writes O.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together, with no other product in flight.
     #[inline(always)]
     unsafe fn finish(self, context: &Context<'_, K>, strip: &mut Strip<K>, lane: Lane) {
-        // SAFETY: the warpgroup is here; the product is complete behind the wait, once for each step in order.
+        // SAFETY: the warpgroup is here; after the wait the product is complete, once per step, in order.
         unsafe {
             strip.wait_for_output::<0>();
             if self.is_some == 0 {
@@ -158,10 +158,10 @@ impl<K: OrderedKernel> InFlight<K> {
     }
 }
 
-/// Leaves O of the strip whose last step is `step`: to the warp that stores it, or in global memory.
+/// Writes O of the strip whose last step is `step`: to shared memory for the storer, or to global memory.
 ///
 /// # Safety
-/// All lanes of the warp call this together behind the last product with V of the strip.
+/// All lanes of the warp call this together, after the last PV product of the strip.
 #[inline(always)]
 unsafe fn leave_strip<K: OrderedKernel>(
     context: &Context<'_, K>,
@@ -170,7 +170,7 @@ unsafe fn leave_strip<K: OrderedKernel>(
     normalisers: Normalisers,
     lane: Lane,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's promise is the same.
     unsafe {
         if K::EXCHANGE {
             strip.store(context, K::Order::copy_of(context, step), normalisers, lane.again());

@@ -1,4 +1,4 @@
-//! The thread that copies to shared memory.
+//! The thread that copies tiles to shared memory.
 
 use super::context::Context;
 use super::copies::{StripCopy, TileCopy};
@@ -12,30 +12,30 @@ use crate::device::ptx::{bulk_copy, mbarrier, memory, proxy};
 use crate::device::unrolled;
 use contract::packed::SequenceTile;
 
-/// Tiles of K and V that are on their way at once at first.
+/// Maximum number of K/V tiles in flight at the beginning.
 const FIRST_TILES: u32 = 2;
 
 /// Copies to the block's shared memory.
 ///
 /// # Safety
-/// Of its functions: one thread of the block calls them, [`Self::load_first`] first and then strips and tiles in their order; the launch
-/// has tensor maps of the host's shape.
+/// For all of its functions: one thread of the block calls them, first [`Self::load_first`], then strips and tiles in order; the
+/// launch has tensor maps as encoded by the host.
 pub struct Loader<'a, K: OrderedKernel> {
     context: &'a Context<'a, K>,
     memory: Memory<K>,
 }
 
 impl<'a, K: OrderedKernel> Loader<'a, K> {
-    /// That of the block.
+    /// The loader of the block.
     #[inline(always)]
     pub fn new(context: &'a Context<'a, K>) -> Self {
         Self { context, memory: context.memory }
     }
 
-    /// Fetches the tensor maps of Q, K and V, which takes as long as the first copies do: before anything else.
+    /// Prefetches the tensor maps of Q, K and V. Called first, since fetching them takes as long as the first copies.
     ///
     /// # Safety
-    /// That of [`Loader`].
+    /// As for [`Loader`].
     #[inline(always)]
     pub unsafe fn prefetch_maps(&self) {
         let maps = self.context.maps;
@@ -45,11 +45,11 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
         }
     }
 
-    /// Brings what [`Self::load_first`] loads, and the tiles that follow it, to L2. They may be written yet: L2 is where others
-    /// write.
+    /// Prefetches into L2 what [`Self::load_first`] loads, and the tiles that follow. Other grids may still be writing them: their
+    /// writes go to L2, too.
     ///
     /// # Safety
-    /// That of [`Loader`].
+    /// As for [`Loader`].
     #[inline(always)]
     pub unsafe fn prefetch_first(&self) {
         let Some(FirstItem { queries, keys }) = self.first_item() else { return };
@@ -70,11 +70,11 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
         }
     }
 
-    /// What every order begins with: of the first work item a strip of Q for each warpgroup, with the first tile of K and V
-    /// behind the first of them. They are empty as yet.
+    /// Starts the first loads, the same in every order: a strip of Q of the first work item for each warpgroup, and the first tile of
+    /// K and V after the first strip. All places are still empty.
     ///
     /// # Safety
-    /// That of [`Loader`].
+    /// As for [`Loader`].
     #[inline(always)]
     pub unsafe fn load_first(&self) {
         let Some(FirstItem { queries, keys }) = self.first_item() else { return };
@@ -100,15 +100,15 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
         Some(FirstItem { queries, keys })
     }
 
-    /// Copies Q of a strip, when its place is empty. Rows beyond the end become zeros. Where sequences are looked up, the others
-    /// are told of this one's, and a strip without rows is not copied.
+    /// Copies Q of a strip, after waiting for its place. Rows beyond the end become zeros. If sequences are looked up, the strip's
+    /// description is written for the other warps, and a strip without rows is not copied.
     ///
     /// # Safety
-    /// That of [`Loader`].
+    /// As for [`Loader`].
     #[inline(always)]
     pub unsafe fn load_strip(&self, copy: StripCopy) {
         let StripCopy { strip, parity, work, tile, kv_length } = copy;
-        // SAFETY: those who store what was there left it before the wait returned.
+        // SAFETY: the storer had released the place when the wait returned.
         unsafe {
             mbarrier::wait(self.memory.strip_empty(strip), parity ^ 1);
             if K::Sequence::IS_LOOKED_UP {
@@ -123,10 +123,10 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
         }
     }
 
-    /// Brings Q of a strip to L2.
+    /// Prefetches Q of a strip into L2.
     ///
     /// # Safety
-    /// That of [`Loader`].
+    /// As for [`Loader`].
     #[inline(always)]
     pub unsafe fn prefetch_strip(&self, StripCopy { work, tile, .. }: StripCopy) {
         let first = K::Sequence::in_maps(self.context.args, work, tile).after(tile.first_row);
@@ -134,10 +134,10 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
         unsafe { prefetch_rows::<K>(self.context.maps.q(), first) };
     }
 
-    /// [`Self::load_strip`] of one that is empty.
+    /// [`Self::load_strip`] for an empty place.
     ///
     /// # Safety
-    /// That of [`Loader`]; the place is empty.
+    /// As for [`Loader`]; the place is empty.
     #[inline(always)]
     unsafe fn start_strip(&self, strip: u32, first: InMaps) {
         let full = self.memory.strip_full(strip);
@@ -148,16 +148,16 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
         }
     }
 
-    /// Copies a tile of K and V, when its stage is empty. Rows beyond the end become zeros.
+    /// Copies a tile of K and V, after waiting for its stage. Rows beyond the end become zeros.
     ///
-    /// The first tiles are asked for a few at a time, each when the one [`FIRST_TILES`] before it has arrived: all blocks begin
-    /// at once, and what they need at first would wait behind what they need later.
+    /// The first tiles are requested a few at a time, each when the one [`FIRST_TILES`] before it has arrived. All blocks begin at
+    /// once, and the data they need first would otherwise queue behind what they need later.
     ///
     /// # Safety
-    /// That of [`Loader`].
+    /// As for [`Loader`].
     #[inline(always)]
     pub unsafe fn load_tile(&self, copy: TileCopy) {
-        // SAFETY: its users left the stage before the wait returned.
+        // SAFETY: the users of the stage had released it when the wait returned.
         unsafe {
             if copy.is_first && copy.stage >= FIRST_TILES {
                 mbarrier::wait(self.memory.stage_full(copy.stage - FIRST_TILES), 0);
@@ -170,15 +170,15 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
         }
     }
 
-    /// [`Self::load_tile`] of a tile without keys.
+    /// [`Self::load_tile`] for a tile without keys.
     ///
     /// # Safety
-    /// That of [`Loader`]; the stage is empty.
+    /// As for [`Loader`]; the stage is empty.
     #[inline(always)]
     unsafe fn fill_stage_with_zeros(&self, stage: u32) {
         let mut address = self.memory.keys(stage).address();
         let end = address + Memory::<K>::STAGE_BYTES;
-        // SAFETY: an empty stage, whose products read what was written before the fence.
+        // SAFETY: an empty stage; its products read what was written before the fence.
         unsafe {
             while address < end {
                 memory::store_shared_16(address, [0; 4]);
@@ -189,10 +189,10 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
         }
     }
 
-    /// [`Self::load_tile`] of one that is empty.
+    /// [`Self::load_tile`] for an empty stage.
     ///
     /// # Safety
-    /// That of [`Loader`]; the stage is empty.
+    /// As for [`Loader`]; the stage is empty.
     #[inline(always)]
     unsafe fn start_stage(&self, stage: u32, first: InMaps) {
         let full = self.memory.stage_full(stage);
@@ -205,18 +205,18 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
     }
 }
 
-/// Where the block's first work item lies.
+/// Coordinates of the block's first work item.
 struct FirstItem {
-    /// The first of its rows of Q.
+    /// Its first row of Q.
     queries: InMaps,
     /// The first key of its first tile.
     keys: InMaps,
 }
 
-/// Brings 64 rows of a head to L2.
+/// Prefetches 64 rows of a head into L2.
 ///
 /// # Safety
-/// As for [`bulk_copy::prefetch_box_4d`] with a map of the host's shape.
+/// As for [`bulk_copy::prefetch_box_4d`], with a map as encoded by the host.
 #[inline(always)]
 unsafe fn prefetch_rows<K: OrderedKernel>(map: u64, first: InMaps) {
     unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
@@ -225,15 +225,15 @@ unsafe fn prefetch_rows<K: OrderedKernel>(map: u64, first: InMaps) {
     });
 }
 
-/// Starts copying 64 rows of a head to `tile`, and tells the mbarrier `full`.
+/// Starts copying 64 rows of a head to `tile`; the copy signals mbarrier `full`.
 ///
 /// # Safety
-/// As for [`bulk_copy::load_box_4d`] with a map of the host's shape.
+/// As for [`bulk_copy::load_box_4d`], with a map as encoded by the host.
 #[inline(always)]
 unsafe fn load_rows<K: OrderedKernel>(tile: Rows<K>, map: u64, first: InMaps, full: u32) {
     unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
         let coordinates = first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS);
-        // SAFETY: a panel of the tile is a box of the map; the caller answers for the rest.
+        // SAFETY: a panel of the tile is a box of the map; the caller vouches for the rest.
         unsafe { bulk_copy::load_box_4d(tile.panel(panel as u32), map, coordinates, full) };
     });
 }

@@ -1,4 +1,4 @@
-//! 64 rows of Q, K, V or O in shared memory, as boxes of tensor maps and operands of `wgmma` are.
+//! 64 rows of Q, K, V or O in shared memory, in the layout of tensor map boxes and `wgmma` operands.
 
 use core::marker::PhantomData;
 
@@ -8,39 +8,39 @@ use crate::device::attention::kernel::Kernel;
 use crate::device::ptx::wgmma::OperandLayout;
 use crate::shared_tile::{RowLayout, SharedTile};
 
-/// 64 rows: panels one behind the other, each with the rows of some columns.
+/// 64 rows in consecutive panels, each with a range of columns.
 #[derive(Clone, Copy)]
 pub struct Rows<K> {
     base: u32,
     _kernel: PhantomData<K>,
 }
 
-/// The columns of a row that a panel has.
+/// The part of a row in a panel.
 type PanelRow<K> = <<K as Kernel>::HeadDim as HeadDim>::Panel;
-/// 64 rows of a panel: a box.
+/// 64 rows of a panel: a tensor map's box.
 type Panel<K> = SharedTile<<K as Kernel>::Element, ROWS, PanelRow<K>>;
 
 impl<K: TmaKernel> Rows<K> {
-    /// Panels.
+    /// Number of panels.
     pub const PANELS: u32 = K::HeadDim::PANELS;
     /// Columns of a panel.
     pub const PANEL_COLUMNS: u32 = PanelRow::<K>::COLUMNS;
     /// Bytes of all panels.
     pub const BYTES: u32 = Self::PANELS * Panel::<K>::BYTES;
 
-    /// The rows at `base`, a shared-memory address that is a multiple of 1024: swizzles are those of address bits.
+    /// The rows at `base`, a shared-memory address that is a multiple of 1024, since swizzles work on address bits.
     #[inline(always)]
     pub fn at(base: u32) -> Self {
         Self { base, _kernel: PhantomData }
     }
 
-    /// Where they begin.
+    /// Address of the first row.
     #[inline(always)]
     pub fn address(&self) -> u32 {
         self.panel(0)
     }
 
-    /// Where a panel begins.
+    /// Address of a panel.
     #[inline(always)]
     pub fn panel(&self, panel: u32) -> u32 {
         Panel::<K>::at(self.base + panel * Panel::<K>::BYTES).chunk(0, 0)
@@ -52,8 +52,8 @@ impl<K: TmaKernel> Rows<K> {
         Panel::<K>::at(self.base).chunk(row, chunk)
     }
 
-    /// The chunk whose index is `chunks` beyond that of the one at `address`, a chunk of the first panel whose index has none of
-    /// these bits.
+    /// The chunk whose index is larger by `chunks` than that of the chunk at `address`, which is in the first panel and has none of
+    /// these index bits set.
     #[inline(always)]
     pub fn chunk_after(address: u32, chunks: u32) -> u32 {
         let (panel, chunks) = (chunks / Panel::<K>::CHUNKS_PER_ROW, chunks % Panel::<K>::CHUNKS_PER_ROW);

@@ -1,4 +1,4 @@
-//! The warp that stores O and LSE, so that those who compute go on with their next strip meanwhile.
+//! The warp that stores O and LSE, while the computing warpgroups continue with their next strip.
 
 use super::context::Context;
 use super::copies::StripCopy;
@@ -18,18 +18,18 @@ pub struct Storer<'a, K: TmaKernel> {
     context: &'a Context<'a, K>,
     memory: Memory<K>,
     lane: Lane,
-    /// Whether this lane is the one that starts the copies.
+    /// Whether this lane starts the copies.
     copies: bool,
 }
 
 impl<'a, K: TmaKernel> Storer<'a, K> {
-    /// That of the block; `copies` holds for one lane of the warp.
+    /// The storer of the block; `copies` is true in one lane of the warp.
     #[inline(always)]
     pub fn new(context: &'a Context<'a, K>, lane: Lane, copies: bool) -> Self {
         Self { context, memory: context.memory, lane, copies }
     }
 
-    /// Fetches the tensor map of O, long before it is used.
+    /// Prefetches the tensor map of O, long before it is used.
     ///
     /// # Safety
     /// The launch has tensor maps.
@@ -41,16 +41,16 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
         }
     }
 
-    /// Stores O and LSE of a strip when it is computed, and gives its place back. Rows beyond the end are left out. With
-    /// [`Kernel::EXCHANGE`](crate::device::attention::kernel::Kernel::EXCHANGE), those who computed O have stored it.
+    /// Stores O and LSE of a strip once it is computed, and releases its place. Rows beyond the end are not stored. With
+    /// [`Kernel::EXCHANGE`](crate::device::attention::kernel::Kernel::EXCHANGE), the computing warps have already stored O.
     ///
     /// # Safety
-    /// The whole warp calls this together, for the strips in their order.
+    /// The whole warp calls this together, for the strips in order.
     #[inline(always)]
     pub unsafe fn store_strip(&self, copy: StripCopy) {
         let StripCopy { strip, parity, work, tile, .. } = copy;
-        // SAFETY: initialised mbarriers and a map of O. The strip's warps fenced what they wrote before they arrived; the
-        // place is given back when the copy has read it and each lane its statistics.
+        // SAFETY: initialised mbarriers and a map of O. The strip's warps executed a fence after their writes before they arrived;
+        // the place is released after the copy has read it and each lane its statistics.
         unsafe {
             mbarrier::wait(self.memory.strip_computed(strip), parity);
             if self.copies && !K::EXCHANGE && (!K::Sequence::IS_LOOKED_UP || copy.has_rows()) {
@@ -62,7 +62,7 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
                 });
                 bulk_copy::commit_group();
             }
-            // Together again, or LSE would be computed twice: by the lane that copies, and by the others.
+            // Reconverged, since otherwise LSE would be computed twice: by the copying lane, and by the others.
             sync::converge_warp();
             self.store_lse(copy);
             if self.copies && !K::EXCHANGE {
@@ -72,10 +72,10 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
         }
     }
 
-    /// Stores LSE of a strip where it is wanted, of several rows by each lane.
+    /// Stores LSE of a strip if requested, several rows per lane.
     ///
     /// # Safety
-    /// As for [`Self::store_strip`], when the strip is computed.
+    /// As for [`Self::store_strip`], after the strip is computed.
     #[inline(always)]
     unsafe fn store_lse(&self, StripCopy { strip, work, tile, .. }: StripCopy) {
         let args = self.context.args;

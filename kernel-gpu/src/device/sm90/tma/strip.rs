@@ -1,4 +1,4 @@
-//! A strip of 64 query rows: what a warpgroup computes of it, 16 rows in each warp.
+//! A strip of 64 query rows, as computed by a warpgroup, 16 rows per warp.
 
 use super::context::Context;
 use super::copies::StripCopy;
@@ -27,29 +27,29 @@ pub struct Strip<K: OrderedKernel> {
     softmax: StripSoftmax<K>,
     scale_log2: f32,
     score_mod: K::ScoreMod,
-    /// What the scores in flight are changed by.
+    /// Prefetched values for the score modifications of the scores in flight.
     fetched: <K::ScoreMod as ScoreMod>::Fetched<1, N_TILES>,
 }
 
-/// What O is to be multiplied by before the next product with V, where it cannot be at once.
+/// A deferred rescale of O, due before the next PV product.
 #[derive(Clone, Copy)]
 pub struct Rescale {
-    /// 1 where there is something, else 0.
-    // No `Option`, whose factors would be undefined where there are none.
+    /// 1 if a rescale is due, else 0.
+    // No `Option`, whose factors would be undefined if none is due.
     is_due: u32,
-    /// The factor of each of a lane's rows.
+    /// Factor for each of a lane's rows.
     factors: [f32; ROWS_PER_LANE],
 }
 
 impl<K: OrderedKernel> Strip<K> {
-    /// One that has attended to nothing, of the strip of `step`.
+    /// The state before any keys, for the strip of `step`.
     ///
     /// # Safety
     /// As for [`Self::fetch`].
     #[inline(always)]
     pub unsafe fn new(context: &Context<'_, K>, step: Step<K>, lane: Lane) -> Self {
         let score_mod = K::ScoreMod::of_head(context.args, K::Order::copy_of(context, step).work);
-        // SAFETY: the bias is the launch's.
+        // SAFETY: the launch's bias covers the strip's rows and keys.
         let fetched =
             unsafe { score_mod.fetch::<K::Element, 1, N_TILES>(context.args, place(context, step, lane), lane) };
         Self {
@@ -63,16 +63,16 @@ impl<K: OrderedKernel> Strip<K> {
         }
     }
 
-    /// Starts to read what the scores of `step` are changed by.
+    /// Starts loading the values that the score modifications of `step` need.
     ///
     /// # Safety
-    /// All lanes of the warp call this together, when the step's Q has arrived.
+    /// All lanes of the warp call this together, after the step's Q has arrived.
     #[inline(always)]
     pub unsafe fn fetch(&mut self, context: &Context<'_, K>, step: Step<K>, lane: Lane) {
         if step.is_first() {
             self.score_mod = K::ScoreMod::of_head(context.args, K::Order::copy_of(context, step).work);
         }
-        // SAFETY: the bias is the launch's.
+        // SAFETY: the launch's bias covers the strip's rows and keys.
         self.fetched =
             unsafe { self.score_mod.fetch::<K::Element, 1, N_TILES>(context.args, place(context, step, lane), lane) };
     }
@@ -84,7 +84,7 @@ impl<K: OrderedKernel> Strip<K> {
     /// written before [`Self::wait`].
     #[inline(always)]
     pub unsafe fn start_scores(&mut self, step: Step<K>) {
-        // SAFETY: the warpgroup is here with no product in flight; the tiles have arrived and stay.
+        // SAFETY: the warpgroup is here with no product in flight; the tiles have arrived and are not overwritten.
         unsafe {
             wgmma::fence();
             self.multiply_scores(step);
@@ -92,13 +92,13 @@ impl<K: OrderedKernel> Strip<K> {
         }
     }
 
-    /// Starts O += P·V of a step, and S = Q·Kᵀ of the next, in the warpgroup's turn.
+    /// Starts O += P·V of a step and S = Q·Kᵀ of the next, in the warpgroup's turn.
     ///
     /// # Safety
     /// As for [`Self::start_scores`], and for [`Turns::wait`].
     #[inline(always)]
     pub unsafe fn start_step(&mut self, step: Step<K>, next: Step<K>, turns: Turns) {
-        // SAFETY: the warpgroup is here; the tiles of both steps have arrived and stay.
+        // SAFETY: the warpgroup is here; the tiles of both steps have arrived and are not overwritten.
         unsafe {
             turns.wait();
             self.multiply_output(step);
@@ -108,7 +108,7 @@ impl<K: OrderedKernel> Strip<K> {
         }
     }
 
-    /// Starts S = Q·Kᵀ of the next step, of this strip or another, and behind it O += P·V of this one, which stays in flight when this
+    /// Starts S = Q·Kᵀ of the next step, of this strip or another, then O += P·V of this one, which is still in flight when this
     /// returns: [`Self::wait_for_output`] waits for it.
     ///
     /// # Safety
@@ -117,7 +117,7 @@ impl<K: OrderedKernel> Strip<K> {
     pub unsafe fn start_ahead(&mut self, step: Step<K>, next: Step<K>) {
         self.output.pin();
         self.probabilities.pin();
-        // SAFETY: the warpgroup is here; the tiles have arrived and stay.
+        // SAFETY: the warpgroup is here; the tiles have arrived and are not overwritten.
         unsafe {
             wgmma::fence();
             self.multiply_scores(next);
@@ -129,13 +129,13 @@ impl<K: OrderedKernel> Strip<K> {
         self.scores.pin();
     }
 
-    /// Starts O += P·V of the last step of a strip, in the warpgroup's turn: a group of its own.
+    /// Starts O += P·V of the last step of a strip as a separate group, in the warpgroup's turn.
     ///
     /// # Safety
     /// As for [`Self::start_step`].
     #[inline(always)]
     pub unsafe fn start_last_output(&mut self, step: Step<K>, turns: Turns) {
-        // SAFETY: the warpgroup is here; the tiles have arrived and stay.
+        // SAFETY: the warpgroup is here; the tiles have arrived and are not overwritten.
         unsafe {
             turns.wait();
             self.multiply_output(step);
@@ -144,20 +144,20 @@ impl<K: OrderedKernel> Strip<K> {
         }
     }
 
-    /// Starts S = Q·Kᵀ of the first step of the next strip behind [`Self::start_last_output`].
+    /// Starts S = Q·Kᵀ of the first step of the next strip, after [`Self::start_last_output`].
     ///
     /// # Safety
-    /// As for [`Self::start_scores`], but that O is in flight.
+    /// As for [`Self::start_scores`], except that O is in flight.
     #[inline(always)]
     pub unsafe fn start_next_scores(&mut self, next: Step<K>) {
-        // SAFETY: the tiles have arrived and stay; the fence before O was for these, too.
+        // SAFETY: the tiles have arrived and are not overwritten; the fence before O covers these products, too.
         unsafe {
             self.multiply_scores(next);
             wgmma::commit_group();
         }
     }
 
-    /// O += P·V, as part of a group.
+    /// Issues O += P·V, as part of a group.
     ///
     /// # Safety
     /// As for [`Self::start_scores`].
@@ -166,24 +166,24 @@ impl<K: OrderedKernel> Strip<K> {
         let values = step.values();
         self.output.pin();
         self.probabilities.pin();
-        // SAFETY: the warpgroup is here, and V stays; the registers were not touched since they were pinned.
+        // SAFETY: the warpgroup is here, and V is not overwritten; the registers were not touched since they were pinned.
         unsafe {
             wgmma::fence();
             unrolled!(at most 4; for k in K_STEPS => {
-                // What O holds at the beginning of a strip is of the one before.
+                // At the beginning of a strip, O still holds the previous one's values.
                 let accumulate = k != 0 || !step.is_first();
                 self.output.multiply_fragment::<K::Element, _>(self.probabilities[k], values.step(k), accumulate);
             });
         }
     }
 
-    /// S = Q·Kᵀ, as part of a group.
+    /// Issues S = Q·Kᵀ, as part of a group.
     ///
     /// # Safety
     /// As for [`Self::start_scores`], after the fence.
     #[inline(always)]
     unsafe fn multiply_scores(&mut self, step: Step<K>) {
-        // SAFETY: behind the fence; Q and K have arrived and stay.
+        // SAFETY: after the fence; Q and K have arrived and are not overwritten.
         unsafe {
             self.scores = [<[FragmentC; N_TILES]>::multiply::<K::Element, _, _>(step.queries, step.keys)];
             unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
@@ -194,7 +194,7 @@ impl<K: OrderedKernel> Strip<K> {
         }
     }
 
-    /// Waits for the products that were started.
+    /// Waits for all products.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together.
@@ -207,8 +207,8 @@ impl<K: OrderedKernel> Strip<K> {
         self.probabilities.pin();
     }
 
-    /// Waits for O, while `LATER` groups that were started behind it may still be in flight: the scores of
-    /// [`Self::start_next_scores`], or nothing.
+    /// Waits for O; `LATER` groups started after it may remain in flight: the scores of [`Self::start_next_scores`], or
+    /// none.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together.
@@ -220,7 +220,7 @@ impl<K: OrderedKernel> Strip<K> {
         self.probabilities.pin();
     }
 
-    /// Waits for the scores that were started.
+    /// Waits for the scores.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together.
@@ -231,8 +231,8 @@ impl<K: OrderedKernel> Strip<K> {
         self.scores.pin();
     }
 
-    /// Turns the scores of a step that a mask or the end of the sequence may exclude some of into its probabilities. What those of
-    /// the `next` step of the strip are changed by is read meanwhile, which takes longer than the products.
+    /// Turns the scores of a step that may need masking into its probabilities. Meanwhile the values that the score modifications of
+    /// the `next` step of the strip need are loaded, which takes longer than the products.
     ///
     /// # Safety
     /// As for [`Self::take`].
@@ -245,11 +245,11 @@ impl<K: OrderedKernel> Strip<K> {
         }
     }
 
-    /// Changes the scores of a step as the kernel does, and excludes those that a mask or the end of the sequence excludes, as
-    /// [`Self::take_masked`] does first.
+    /// Applies score modifications and masking to the scores of a step: the first part of
+    /// [`Self::take_masked`].
     ///
     /// # Safety
-    /// As for that, but that O may be in flight.
+    /// As for [`Self::take_masked`], except that O may be in flight.
     #[inline(always)]
     pub unsafe fn mask(&mut self, context: &Context<'_, K>, step: Step<K>, next: Option<Step<K>>, lane: Lane) {
         let (args, at) = (context.args, place(context, step, lane));
@@ -273,10 +273,10 @@ impl<K: OrderedKernel> Strip<K> {
         self.probabilities = unsafe { self.softmax.take(&mut self.scores, self.scale_log2, step.is_first(), rescale) };
     }
 
-    /// Turns the scores of a step into its probabilities where O may be in flight: [`Self::settle`] completes them.
+    /// Turns the scores of a step into its probabilities while O may be in flight: [`Self::settle`] completes them.
     ///
     /// # Safety
-    /// All lanes of the warp call this together, with no product in flight but O.
+    /// All lanes of the warp call this together, with no product except O in flight.
     #[inline(always)]
     pub unsafe fn take_ahead(&mut self, step: Step<K>) -> Rescale {
         let mut due = Rescale { is_due: 0, factors: [1.0; ROWS_PER_LANE] };
@@ -289,8 +289,8 @@ impl<K: OrderedKernel> Strip<K> {
         due
     }
 
-    /// Rescales O where that is due, and rounds the probabilities of [`Self::take_ahead`], when no product is in flight.
-    // Not before: ptxas has products wait for each other where registers that one reads or adds to were written while another was
+    /// Rescales O if that is due, and rounds the probabilities of [`Self::take_ahead`], when no product is in flight.
+    // Not earlier: ptxas serialises products if the registers that one reads or accumulates into were written while another was
     // in flight.
     #[inline(always)]
     pub fn settle(&mut self, Rescale { is_due, factors }: Rescale) {
@@ -300,8 +300,8 @@ impl<K: OrderedKernel> Strip<K> {
         self.probabilities = products::pack::<K::Element, N_TILES, K_STEPS>(&self.scores);
     }
 
-    /// Leaves the statistics of the strip, which is `step`'s, to those who store LSE, when all of its keys are taken in; what
-    /// its O is to be multiplied by. The softmax begins anew.
+    /// Writes the statistics of the strip of `step` for the storer of LSE, once all of its keys are processed. Returns the factors
+    /// that normalise its O. Resets the softmax.
     ///
     /// # Safety
     /// All lanes of the warp call this together.
@@ -316,45 +316,45 @@ impl<K: OrderedKernel> Strip<K> {
         normalisers
     }
 
-    /// Leaves O of the strip, which is `step`'s, to those who store it.
+    /// Writes O of the strip of `step` for the storer.
     ///
     /// # Safety
-    /// All lanes of the warp call this together behind the last product with V of the strip.
+    /// All lanes of the warp call this together, after the last PV product of the strip.
     #[inline(always)]
     pub unsafe fn finish(&mut self, memory: Memory<K>, step: Step<K>, normalisers: Normalisers, lane: Lane) {
-        // SAFETY: the whole warp is here; no product reads Q any more.
+        // SAFETY: the whole warp is here; all products that read Q have completed.
         unsafe { epilogue::leave_output(&self.output, normalisers, memory, step.strip, lane) };
     }
 
-    /// Leaves O of the strip for the blocks of the cluster, which have the other parts of its keys.
+    /// Writes O of the strip for the blocks of the cluster, which have the other parts of its keys.
     ///
     /// # Safety
     /// As for [`combine::leave_part`].
     #[inline(always)]
     pub unsafe fn leave_part(&self, memory: Memory<K>, lane: Lane) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise is the same.
         unsafe { combine::leave_part(&self.output, memory, lane) };
     }
 
-    /// [`Self::finish`] that stores O of the strip from registers, and leaves nothing but its place.
+    /// [`Self::finish`] that stores O of the strip from registers and passes on only its place.
     ///
     /// # Safety
-    /// As for that.
+    /// As for [`Self::finish`].
     #[inline(always)]
     pub unsafe fn store(&mut self, context: &Context<'_, K>, copy: StripCopy, normalisers: Normalisers, lane: Lane) {
-        // SAFETY: the whole warp is here; no product reads Q any more, and the rows of O are its own.
+        // SAFETY: the whole warp is here; all products that read Q have completed, and the rows of O are its own.
         unsafe { epilogue::store_output(&mut self.output, normalisers, context, copy, lane) };
     }
 }
 
-/// Where the scores of a step are that the lane's warp has.
+/// The position of the scores of a step that the lane's warp holds.
 #[inline(always)]
 fn place<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>, lane: Lane) -> Place {
     Place {
         first_row: step.first_row.wrapping_add(epilogue::warp_row(lane)),
         first_key: step.tile * KEYS,
         length: context.length,
-        // Known to be the same in all steps, where it is.
+        // Constant over all steps, unless it is looked up.
         kv_length: if K::Sequence::IS_LOOKED_UP { step.kv_length } else { context.kv_length },
     }
 }

@@ -1,36 +1,36 @@
 //! Turns on the tensor cores.
 //!
-//! Warpgroups that start products whenever they are ready share the tensor cores evenly, so that all of them wait long for
-//! their products, come back at about the same time, and then compute exponentials at the same time, while the tensor cores
-//! rest. Taking turns spreads them out: a warpgroup has the tensor cores for its O += P·V and passes the turn on before
-//! its Q·Kᵀ, which thus overlaps with the other's P·V: the one reads twice as much shared memory as the other.
+//! Warpgroups that start products whenever they are ready share the tensor cores evenly. Then all of them wait long for their
+//! products, finish at about the same time, and compute exponentials at the same time, while the tensor cores idle. Taking
+//! turns spreads them out: a warpgroup has the tensor cores for its O += P·V and passes the turn on before its Q·Kᵀ, which
+//! thus overlaps with another's P·V; of the two, Q·Kᵀ reads twice as much shared memory.
 
 use crate::device::ptx::sync;
 use contract::config::{WARP_SIZE, WARPGROUP_WARPS};
 
-/// Those of two warpgroups: one that waits and one that passes the turn on.
+/// Threads of two warpgroups: one that waits and one that passes the turn on.
 const THREADS: u32 = 2 * WARPGROUP_WARPS * WARP_SIZE;
 
-/// The turns of a warpgroup, which come round in the order of the warpgroups.
+/// The turns of a warpgroup; they go round in the order of the warpgroups.
 #[derive(Clone, Copy)]
 pub struct Turns {
-    /// Whether turns are taken at all; known when the kernel is compiled.
+    /// Whether turns are taken at all; a compile-time constant.
     taken: bool,
-    /// The named barrier at which this warpgroup waits; 0 is the block's.
+    /// The named barrier at which this warpgroup waits; barrier 0 is the block's.
     own: u32,
-    /// That of the next one.
+    /// The barrier of the next warpgroup.
     next: u32,
 }
 
 impl Turns {
-    /// Those of one warpgroup of several.
+    /// The turns of one of several warpgroups.
     #[inline(always)]
     pub fn new(taken: bool, warpgroup: u32, warpgroups: u32) -> Self {
         let next = if warpgroup + 1 == warpgroups { 0 } else { warpgroup + 1 };
         Self { taken, own: 1 + warpgroup, next: 1 + next }
     }
 
-    /// Begins: all of the warpgroups call this once. Every one of them then takes equally many turns, but for those that
+    /// Begins; called once by each warpgroup. All of them then take equally many turns, except those that
     /// [`Self::pass_to_first`] leaves out.
     ///
     /// # Safety
@@ -50,7 +50,7 @@ impl Turns {
     #[inline(always)]
     pub unsafe fn wait(self) {
         if self.taken {
-            // SAFETY: the warpgroup's own barrier, at which only the one whose turn is before arrives.
+            // SAFETY: the warpgroup's own barrier, at which only its predecessor arrives.
             unsafe { sync::some::<THREADS>(self.own) };
         }
     }
@@ -62,25 +62,25 @@ impl Turns {
     #[inline(always)]
     pub unsafe fn pass(self) {
         if self.taken {
-            // SAFETY: the barrier of the next warpgroup, which waits there once for each call.
+            // SAFETY: the barrier of the next warpgroup, which waits there once per call.
             unsafe { sync::arrive::<THREADS>(self.next) };
         }
     }
 
-    /// From now on the next turn is the first warpgroup's, as those behind this one have taken their last.
+    /// From now on passes the turn to the first warpgroup, since later ones have taken their last.
     #[inline(always)]
     pub fn pass_to_first(&mut self) {
         self.next = 1;
     }
 
-    /// Takes the first warpgroup's turn that nobody needs, so that no barrier is left half full.
+    /// Takes the first warpgroup's unused turn, so that no barrier is left with pending arrivals.
     ///
     /// # Safety
     /// As for [`Self::wait`], once, after the last [`Self::pass`].
     #[inline(always)]
     pub unsafe fn end(self) {
         if self.own == 1 {
-            // SAFETY: the caller has the warpgroup together, behind its last pass.
+            // SAFETY: the caller has the warpgroup together, after its last pass.
             unsafe { self.wait() };
         }
     }

@@ -1,4 +1,4 @@
-//! Strips of packed sequences, past which the tiles of K and V stream.
+//! Strips of packed sequences, with K and V streamed.
 
 use super::{Order, Step, Streamed, work_item};
 use crate::device::attention::Lane;
@@ -19,17 +19,17 @@ use contract::geometry::BlockWork;
 use contract::longest_first::WorkOrder;
 use contract::packed::{Rows, SequenceTile};
 
-/// [`Streamed`] over packed sequences: an item is as many neighbouring strips of one sequence as there are warpgroups.
+/// [`Streamed`] for packed sequences: an item is as many neighbouring strips of one sequence as there are warpgroups.
 ///
-/// The producer looks the sequences up, and passes over items that are not there. It says of each strip which it is; the others
-/// read that when Q has arrived. A strip behind the end of its sequence is neither copied nor computed, and the warpgroup whose
-/// it would be lets the item's tiles and its own turns pass.
+/// The producer looks up the sequences and skips empty items. It writes a description of each strip, which the other warps read
+/// when Q has arrived. A strip beyond the end of its sequence is neither copied nor computed; its warpgroup passes over the item's
+/// tiles and its own turns.
 pub struct PackedStreamed;
 
-/// A work item that is there.
+/// A non-empty work item.
 #[derive(Clone, Copy)]
 struct Item {
-    /// The round that it is dealt out in.
+    /// The round in which it is dealt out.
     round: u32,
     work: BlockWork,
     tile: SequenceTile,
@@ -37,10 +37,10 @@ struct Item {
 }
 
 impl PackedStreamed {
-    /// How long an item is, is known when its sequence is found.
+    /// The length of an item is known only after its sequence has been found.
     const ORDER: WorkOrder = WorkOrder::HeadByHead;
 
-    /// The block's next item from `round` on.
+    /// The block's next non-empty item from `round` on.
     #[inline(always)]
     fn find<K: TmaKernel>(context: &Context<'_, K>, mut round: u32) -> Option<Item> {
         loop {
@@ -52,19 +52,19 @@ impl PackedStreamed {
         }
     }
 
-    /// Where the strip of a warpgroup is in shared memory.
+    /// Index of a warpgroup's strip in shared memory.
     #[inline(always)]
     fn slot(warpgroup: u32, warpgroups: u32, number: u32) -> u32 {
         number % 2 * warpgroups + warpgroup
     }
 
-    /// Parity of the phases of the strips of an item.
+    /// Parity of the phases of an item's strips.
     #[inline(always)]
     fn parity(number: u32) -> u32 {
         number / 2 % 2
     }
 
-    /// Where a tile's first row is among its `kv_length` keys; where the mask has no begin, the row itself.
+    /// Position of a tile's first row among its `kv_length` keys; for masks without a begin, the row itself.
     #[inline(always)]
     fn position<K: TmaKernel>(context: &Context<'_, K>, tile: SequenceTile, kv_length: u32) -> u32 {
         match K::Mask::HAS_BEGIN {
@@ -83,7 +83,7 @@ impl PackedStreamed {
         warpgroups: u32,
     ) -> StripCopy {
         StripCopy {
-            // The order of the warpgroups is its own inverse.
+            // The permutation of the warpgroups is its own inverse.
             strip: Self::slot(Streamed::place(place, warpgroups, number), warpgroups, number),
             parity: Self::parity(number),
             work,
@@ -92,10 +92,10 @@ impl PackedStreamed {
         }
     }
 
-    /// The strip of a warpgroup as the producer has said which it is.
+    /// The strip of a warpgroup, from the producer's description.
     ///
     /// # Safety
-    /// The strip's Q has arrived, and its place is not given back.
+    /// The strip's Q has arrived, and its place has not been released.
     #[inline(always)]
     unsafe fn told<K: TmaKernel>(memory: Memory<K>, warpgroup: u32, number: u32) -> StripCopy {
         let strip = Self::slot(warpgroup, K::WARPGROUPS, number);
@@ -108,21 +108,21 @@ impl PackedStreamed {
         StripCopy { strip, parity: Self::parity(number), work, tile, kv_length }
     }
 
-    /// [`Self::told`], when Q has arrived.
+    /// [`Self::told`], after waiting for Q.
     ///
     /// # Safety
-    /// All lanes of the warp call this together; the strip's place is not given back.
+    /// All lanes of the warp call this together; the strip's place has not been released.
     #[inline(always)]
     unsafe fn wait_until_told<K: TmaKernel>(memory: Memory<K>, warpgroup: u32, number: u32) -> StripCopy {
         let strip = Self::slot(warpgroup, K::WARPGROUPS, number);
-        // SAFETY: an initialised mbarrier; the strip is not given back.
+        // SAFETY: an initialised mbarrier; the strip has not been released.
         unsafe {
             mbarrier::wait(memory.strip_full(strip), Self::parity(number));
             Self::told(memory, warpgroup, number)
         }
     }
 
-    /// Tiles of the item that `strip` of a warpgroup is of.
+    /// The tiles of the item that contains `strip` of a warpgroup.
     #[inline(always)]
     fn tiles_around<K: TmaKernel>(context: &Context<'_, K>, strip: StripCopy, warpgroup: u32, number: u32) -> u32 {
         let behind = K::WARPGROUPS - Streamed::place(warpgroup, K::WARPGROUPS, number);
@@ -130,7 +130,7 @@ impl PackedStreamed {
         Streamed::tiles(context, position.wrapping_add(behind * ROWS), strip.kv_length)
     }
 
-    /// The first step of a strip of item number `number`, with its first tile at a stage.
+    /// The first step of a strip of item number `number`, whose first tile is at the given stage.
     #[inline(always)]
     fn start<K: TmaKernel>(
         context: &Context<'_, K>,
@@ -161,10 +161,10 @@ impl PackedStreamed {
         }
     }
 
-    /// The first step from item number `number` on; strips without rows are given back at once, and their tiles let pass.
+    /// The first step from item number `number` on. Strips without rows are released at once, and their tiles passed over.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together; nothing is held of the items before.
+    /// All warps of the warpgroup call this together; nothing of earlier items is held.
     #[inline(always)]
     unsafe fn from<K: TmaKernel>(
         context: &Context<'_, K>,
@@ -174,10 +174,10 @@ impl PackedStreamed {
         mut place: (u32, u32),
     ) -> Option<Step<K>> {
         let warpgroup = lane.warp / WARPGROUP_WARPS;
-        // SAFETY: the warpgroup is here and holds nothing; nobody computes what has no rows, and its tiles are not read.
+        // SAFETY: the warpgroup is here and holds nothing; strips without rows are not computed, and their tiles not read.
         unsafe {
             loop {
-                // No `Option`: what it leaves undefined without a strip would be read by a selection that does not use it.
+                // No `Option`: its payload would be undefined here, and a select instruction would read it, though its result is unused.
                 let strip = Self::wait_until_told(context.memory, warpgroup, number);
                 if strip.is_end() {
                     return None;
@@ -199,25 +199,25 @@ impl PackedStreamed {
         }
     }
 
-    /// Gives back a tile that the warp does not read.
+    /// Releases a tile that the warp does not read.
     ///
     /// # Safety
     /// All lanes of the warp call this together, for the stages in order.
     #[inline(always)]
     unsafe fn let_pass<K: TmaKernel>(memory: Memory<K>, (stage, parity): (u32, u32), lane: Lane) {
-        // SAFETY: the warp's one arrival for the stage, and before it a wait: until the tile has arrived, the mbarrier may still
-        // count those who leave the one before.
+        // SAFETY: the warp's one arrival for the stage, after a wait: until the tile has arrived, the mbarrier may still count
+        // arrivals for the previous tile.
         unsafe {
             mbarrier::wait(memory.stage_full(stage), parity);
-            // A lane known before the loop around this would have the compiler write that twice, for the lane that arrives and
-            // for the others, and each would wait alone at the barriers in it.
+            // Recomputed: with a lane known from outside of the surrounding loop, the compiler would duplicate the loop for the arriving
+            // lane and the others, and each would wait alone at the barriers in it.
             if hidden::again(lane.index) == 0 {
                 mbarrier::arrive(memory.stage_empty(stage));
             }
         }
     }
 
-    /// The stage behind the item of a step, the last of its strip.
+    /// The stage after those of a step's item; the step is the last of its strip.
     #[inline(always)]
     fn behind<K: TmaKernel>(step: Step<K>) -> (u32, u32) {
         Streamed::advance::<K>((step.stage, step.stage_parity), step.idle_tiles + 1)
@@ -236,20 +236,20 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
             assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass");
             assert!(K::WARPGROUPS == 1 || !K::Mask::HAS_BEGIN, "nobody lets the tiles before a strip's first pass");
         }
-        // SAFETY: the warpgroup is here, first of all.
+        // SAFETY: the warpgroup is here, before anything else.
         unsafe { Self::from::<K>(context, lane, turns, 0, (0, 0)) }
     }
 
     #[inline(always)]
     fn copy_of(context: &Context<'_, K>, step: Step<K>) -> StripCopy {
-        // SAFETY: the step's Q has arrived, and its strip is given back behind it.
+        // SAFETY: the step's Q has arrived, and its strip is released only after this.
         unsafe { Self::told(context.memory, step.strip % K::WARPGROUPS, step.number) }
     }
 
     #[inline(always)]
     unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>> {
         let (number, warpgroup) = (step.number + 1, step.strip % K::WARPGROUPS);
-        // SAFETY: the warpgroup is here; the place of the strip is given back behind the step.
+        // SAFETY: the warpgroup is here; the place of the strip is released only after the step.
         let strip = unsafe { Self::wait_until_told(context.memory, warpgroup, number) };
         let start = || Self::start::<K>(context, strip, number, Self::behind::<K>(step));
         strip.has_rows().then(start)
@@ -257,7 +257,7 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
 
     #[inline(always)]
     unsafe fn resume(context: &Context<'_, K>, step: Step<K>, lane: Lane, turns: Turns) -> Option<Step<K>> {
-        // SAFETY: the warpgroup is here behind the last step, whose tiles it has given back.
+        // SAFETY: the warpgroup is here after the last step, whose tiles it has released.
         unsafe { Self::from::<K>(context, lane, turns, step.number + 1, Self::behind::<K>(step)) }
     }
 
@@ -271,7 +271,7 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
         let memory = context.memory;
         let mut place = (step.stage, step.stage_parity);
         let mut idle = if step.is_last() { step.idle_tiles } else { 0 };
-        // SAFETY: the warp's one arrival for the stage, which it does not read again; the others it has not read at all.
+        // SAFETY: the warp's one arrival for the stage, which it does not read again; it has not read the others at all.
         unsafe {
             if lane.index == 0 {
                 mbarrier::arrive(memory.stage_empty(place.0));
@@ -291,7 +291,7 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
             let mut place = 0;
             while place < K::WARPGROUPS {
                 let warpgroup = Streamed::place(place, K::WARPGROUPS, number);
-                // SAFETY: the warp that stores is together, and gives the place back in `action`.
+                // SAFETY: the storing warp is together, and releases the place in `action`.
                 let strip = unsafe { Self::wait_until_told(context.memory, warpgroup, number) };
                 if strip.is_end() {
                     return;

@@ -1,13 +1,13 @@
-//! Which order a kernel has.
+//! Maps the options of a kernel to its order.
 
 use super::{PackedStreamed, SplitKeys, Streamed, WholeHead};
 use crate::device::attention::sequence::{Any, Exact, Packed};
 
-/// How often a warpgroup goes through K and V of a work item ([`contract::tile::Sm90Tma::passes`]), and whether its keys are split
+/// How often a warpgroup goes through K and V of a work item ([`contract::tile::Sm90Tma::passes`]), and whether keys are split
 /// among blocks.
 pub struct Passes<const COUNT: u32, const SPLITS_KEYS: bool>;
 
-/// What has an order, for sequences `S`.
+/// Something with an order for sequences `S`.
 pub trait InOrder<S> {
     /// The order.
     type Order;

@@ -1,4 +1,4 @@
-//! Strips of neighbouring rows for the blocks of a cluster, among which their keys are split.
+//! Strips of neighbouring rows for the blocks of a cluster, which split the keys.
 
 use core::num::NonZeroU32;
 
@@ -18,8 +18,8 @@ use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 use contract::split_keys::part_begin;
 
-/// A work item is a strip for each warpgroup. Each block of the cluster attends to its part of the tiles, which stream through the
-/// stages, and leaves what it found to [`combine`](crate::device::sm90::tma::combine).
+/// A work item is one strip per warpgroup. Each block of the cluster attends to its part of the tiles, which are streamed through
+/// the stages, and passes its result to [`combine`](crate::device::sm90::tma::combine).
 pub struct SplitKeys;
 
 /// The block's part of the tiles of an item.
@@ -52,7 +52,7 @@ impl SplitKeys {
         Part { begin: begin(rank), end: begin(rank + 1) }
     }
 
-    /// The strip of a warpgroup of an item.
+    /// The strip of a warpgroup in an item.
     #[inline(always)]
     fn strip_of<K: TmaKernel>(context: &Context<'_, K>, work: BlockWork, warpgroup: u32) -> StripCopy {
         let tile = whole(context, Self::first_row::<K>(work) + warpgroup * ROWS);
@@ -69,11 +69,11 @@ impl<K: TmaKernel> Order<K> for SplitKeys {
         let Part { begin, end } = Self::part(context, work);
         let strip = lane.warp / WARPGROUP_WARPS;
         let first_row = Self::first_row::<K>(work) + strip * ROWS;
-        // Under a causal mask the item's last tile is not the first strip's. Nothing takes its place, so that it is not given back.
+        // Under a causal mask the item's last tile is not the first strip's. It is not released, since nothing replaces it.
         let own_end = end.min(Streamed::tiles(context, first_row + ROWS, context.kv_length));
         if K::WARPGROUPS > 1 && own_end <= begin && begin < end {
-            // Its Q comes all the same, and must have arrived before the block ends.
-            // SAFETY: an initialised mbarrier, of a strip that is copied where the block has a part.
+            // Its Q is loaded anyway, and must have arrived before the block exits.
+            // SAFETY: an initialised mbarrier, of a strip that is copied if the block has a part.
             unsafe { mbarrier::wait(context.memory.strip_full(strip), 0) };
         }
         (begin < own_end).then(|| Step {

@@ -1,4 +1,4 @@
-//! Strips of neighbouring rows, past which the tiles of K and V stream.
+//! Strips of neighbouring rows, with K and V streamed.
 
 use super::{Order, Step, whole, work_item};
 use crate::device::attention::Lane;
@@ -17,33 +17,33 @@ use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 use contract::last_round::Share;
 
-/// A work item is as many strips as there are warpgroups, and its tiles of K and V stream through the stages in a ring. The
-/// next strip of Q arrives in the other half of the strips.
+/// A work item is as many strips as there are warpgroups. Its tiles of K and V are streamed through the stages as a ring. The
+/// next strips of Q are loaded into the other half of the strips' places.
 ///
-/// A warpgroup computes only the tiles that its own strip attends to, and lets the others of the item pass. Under a causal
-/// mask the strips of an item differ in length, so in every other round they are dealt out in the opposite order.
+/// A warpgroup computes only the tiles that its own strip attends to, and passes over the item's others. Under a causal mask
+/// the strips of an item differ in length, so every other round distributes them in reverse order.
 pub struct Streamed;
 
-/// Strips of an item that a block computes side by side.
+/// The strips of an item that a block computes in parallel.
 #[derive(Clone, Copy, Default)]
 struct Part {
     /// The item.
     work: BlockWork,
     /// The first strip.
     first: u32,
-    /// How many they are, at most one for each warpgroup.
+    /// Number of strips, at most one per warpgroup.
     strips: u32,
 }
 
 impl Streamed {
-    /// The block's work item of a round that is not dealt out in parts.
+    /// The block's work item in a round that is not distributed in parts.
     #[inline(always)]
     pub fn work<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> Option<BlockWork> {
         let item = work_item(context, K::STREAMED_ORDER, round)?;
         Some(K::Sequence::work(context.args, K::STREAMED_ORDER, item))
     }
 
-    /// What the block computes in a round.
+    /// The block's part in a round.
     #[inline(always)]
     fn part<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> Option<Part> {
         let Share { item, first, strips } = if Self::is_split::<K>(context, round) {
@@ -54,13 +54,13 @@ impl Streamed {
         Some(Part { work: K::Sequence::work(context.args, K::STREAMED_ORDER, item), first, strips })
     }
 
-    /// Whether the items of a round are dealt out in parts, of fewer strips than there are warpgroups.
+    /// Whether a round is distributed in parts, with fewer strips than there are warpgroups.
     #[inline(always)]
     fn is_split<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> bool {
         K::Mask::ALL_KEYS && K::WARPGROUPS > 1 && round == context.args.last_round.split_round()
     }
 
-    /// Strips that the block computes in the round behind `round`, where that is dealt out in parts; otherwise as many as there are
+    /// Number of strips that the block computes in the round after `round`, if that is distributed in parts; otherwise the number of
     /// warpgroups.
     #[inline(always)]
     fn strips_of_next<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> u32 {
@@ -76,15 +76,15 @@ impl Streamed {
         work.query_tile * warpgroups * ROWS
     }
 
-    /// Tiles that the block reads behind `step`, the last of all strips of its warpgroup, for the others: all of the part that has
-    /// no strip for it.
+    /// Number of tiles that the block reads for other warpgroups after `step`, the last of its warpgroup: all tiles of the part that
+    /// has no strip for it.
     #[inline(always)]
     fn tiles_of_others<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>) -> u32 {
         let has_strip = step.strip % K::WARPGROUPS < Self::strips_of_next(context, step.number);
         if has_strip { 0 } else { step.last_tile + 1 }
     }
 
-    /// Gives back the stage of `step`, and then those of the `idle` tiles behind it, which the warpgroup has not read.
+    /// Releases the stage of `step`, then those of the next `idle` tiles, which the warpgroup has not read.
     ///
     /// # Safety
     /// As for [`Order::leave`].
@@ -92,11 +92,11 @@ impl Streamed {
     unsafe fn leave_stages<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>, mut idle: u32, lane: Lane) {
         let memory = context.memory;
         let mut place = (step.stage, step.stage_parity);
-        // Turns come to the others through this warpgroup, too.
+        // The others' turns pass through this warpgroup, too.
         let turns = Turns::new(K::TAKES_TURNS, lane.warp / WARPGROUP_WARPS, K::WARPGROUPS);
-        // SAFETY: the warp's one arrival for each stage, which it does not read again. Where it has not read it at all it
-        // waits first: until the tile has arrived, the mbarrier may still count those who leave the one before. A turn for each tile,
-        // as those have who compute.
+        // SAFETY: the warp's one arrival for each stage, which it does not read again. For a stage that it has not read, it
+        // waits first: until the tile has arrived, the mbarrier may still count arrivals for the previous tile. It takes one turn per
+        // tile, like the computing warpgroups.
         unsafe {
             if lane.index == 0 {
                 mbarrier::arrive(memory.stage_empty(place.0));
@@ -114,23 +114,23 @@ impl Streamed {
         }
     }
 
-    /// Which strip of an item a warpgroup computes, where they differ in length.
+    /// Which strip of an item a warpgroup computes, if strips differ in length.
     #[inline(always)]
     pub fn place(warpgroup: u32, warpgroups: u32, round: u32) -> u32 {
         if round.is_multiple_of(2) { warpgroup } else { warpgroups - 1 - warpgroup }
     }
 
-    /// The first tile that a row attends to; of packed sequences, one at a position.
+    /// The first tile that a row attends to; for packed sequences the row is given by its position.
     #[inline(always)]
     pub fn first_tile<K: TmaKernel>(context: &Context<'_, K>, row: u32) -> u32 {
         K::Mask::keys_begin(context.args, row) / KEYS
     }
 
-    /// End of the tiles that the rows before a row, or a position, attend to, of `kv_length` keys.
+    /// End of the tiles that the rows before a row (or position) attend to, out of `kv_length` keys.
     #[inline(always)]
     pub fn tiles<K: TmaKernel>(context: &Context<'_, K>, rows_end: u32, kv_length: u32) -> u32 {
         let end = K::Mask::keys_end(context.args, rows_end, kv_length).div_ceil(KEYS);
-        // A strip that attends to nothing has a tile that is masked. The item is that strip, or all of its strips are so.
+        // A strip that attends to nothing gets one tile, fully masked. It is the whole item, or all strips of the item are like that.
         match (K::Mask::HAS_BEGIN, K::Sequence::MAY_HAVE_NO_KEY) {
             (true, _) => end.max(Self::first_tile(context, rows_end.wrapping_sub(ROWS)) + 1),
             (false, true) => end.max(1),
@@ -141,18 +141,18 @@ impl Streamed {
     /// How many of an item's tiles are loaded before its Q.
     #[inline(always)]
     pub fn tiles_ahead<K: TmaKernel>(tiles: u32) -> u32 {
-        // Of a longer item, Q has its place by then where the softmax of its strips overlaps with the next ones.
+        // In a longer item, the place of Q is free by then, if the softmax of strips overlaps with the next ones.
         if K::OVERLAPS_STRIPS && tiles > K::TILES_AHEAD { 0 } else { tiles.min(K::TILES_AHEAD) }
     }
 
-    /// [`Self::place`], and of strips of one length the warpgroup's own.
+    /// [`Self::place`]; for strips of equal length the warpgroup's own index.
     #[inline(always)]
     fn place_of<K: TmaKernel>(warpgroup: u32, round: u32) -> u32 {
         if K::Mask::ALL_KEYS { warpgroup } else { Self::place(warpgroup, K::WARPGROUPS, round) }
     }
 
-    /// The first step of a warpgroup's strip of a part of an item, with its first tile at a stage; `None` where the part has no
-    /// strip for it.
+    /// The first step of a warpgroup's strip in a part of an item, whose first tile is at the given stage; `None` if the part has
+    /// no strip for it.
     #[inline(always)]
     fn start<K: TmaKernel>(
         context: &Context<'_, K>,
@@ -190,12 +190,12 @@ impl Streamed {
         })
     }
 
-    /// Strip `place` of a part of an item.
+    /// The copy of strip `place` of a part of an item.
     #[inline(always)]
     fn strip_of<K: TmaKernel>(context: &Context<'_, K>, part: Part, round: u32, place: u32) -> StripCopy {
         let Part { work, first, .. } = part;
         StripCopy {
-            // The order of the warpgroups is its own inverse.
+            // The permutation of the warpgroups is its own inverse.
             strip: round % 2 * K::WARPGROUPS + Self::place_of::<K>(place, round),
             parity: round / 2 % 2,
             work,
@@ -204,7 +204,7 @@ impl Streamed {
         }
     }
 
-    /// The stage and parity `tiles` tiles on, at most once around the ring.
+    /// Stage and parity `tiles` tiles later, at most once around the ring.
     #[inline(always)]
     pub fn advance<K: TmaKernel>((stage, parity): (u32, u32), tiles: u32) -> (u32, u32) {
         let stage = stage + tiles;
@@ -231,7 +231,7 @@ impl<K: TmaKernel> Order<K> for Streamed {
 
     #[inline(always)]
     fn copy_of(context: &Context<'_, K>, step: Step<K>) -> StripCopy {
-        // The step is of an item that is there.
+        // The item of a step exists.
         let part = Self::part(context, step.number).unwrap_or_default();
         let place = Self::place_of::<K>(step.strip % K::WARPGROUPS, step.number);
         Self::strip_of(context, part, step.number, place)
@@ -253,16 +253,16 @@ impl<K: TmaKernel> Order<K> for Streamed {
 
     #[inline(always)]
     unsafe fn leave(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
-        // Strips of one length leave no tile to the others. Not asked at run time: the way to O of a strip leads through here.
+        // Strips of equal length have no idle tiles. A compile-time condition, since this is on the critical path to a strip's O.
         let idle = if !K::Mask::ALL_KEYS && step.is_last() { step.idle_tiles } else { 0 };
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise is the same.
         unsafe { Self::leave_stages(context, step, idle, lane) };
     }
 
     #[inline(always)]
     unsafe fn leave_last(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
         let idle = if K::Mask::ALL_KEYS { Self::tiles_of_others(context, step) } else { step.idle_tiles };
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise is the same.
         unsafe { Self::leave_stages(context, step, idle, lane) };
     }
 

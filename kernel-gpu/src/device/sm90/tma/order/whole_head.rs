@@ -1,4 +1,4 @@
-//! Whole heads, of which K and V stay in shared memory.
+//! Whole heads, whose K and V stay in shared memory.
 
 use super::{Order, Step, Streamed, whole, work_item};
 use crate::device::attention::Lane;
@@ -17,14 +17,14 @@ use contract::geometry::BlockWork;
 use contract::last_round::Share;
 use contract::longest_first::WorkOrder;
 
-/// A work item is a whole head, with two strips for each warpgroup and a stage for each tile of its K and V, through which
-/// a warpgroup goes once for each strip. Warpgroup w computes strip w and then the w-th from the end: under a causal mask
-/// the one has w + 1 tiles and the other w fewer than all, so that all warpgroups have the same number of steps.
+/// A work item is a whole head, with two strips per warpgroup and a stage per tile of its K and V. A warpgroup goes through
+/// all tiles once per strip. Warpgroup w computes strip w, then the w-th from the end: under a causal mask the first has w + 1
+/// tiles and the second w fewer than all, so all warpgroups have the same number of steps.
 ///
-/// A stage is refilled for the next head as soon as the second strips have left it, long before it is needed.
+/// A stage is refilled for the next head as soon as the second strips have released it, long before it is needed.
 ///
-/// Where all strips are as long, a block may have parts of two heads in the last round ([`contract::last_round`]): its first
-/// strips are of the one and its second strips, of which there may be fewer, of the other.
+/// If all strips are equally long, a block may have parts of two heads in the last round ([`contract::last_round`]): its first
+/// strips belong to one and its second strips, possibly fewer, to the other.
 pub struct WholeHead;
 
 impl WholeHead {
@@ -34,25 +34,25 @@ impl WholeHead {
         2 * warpgroups - 1 - strip
     }
 
-    /// Tiles of a strip.
+    /// Number of tiles of a strip.
     #[inline(always)]
     fn tiles<K: TmaKernel>(context: &Context<'_, K>, strip: u32, warpgroups: u32) -> u32 {
         K::Mask::keys_end(context.args, (strip + 1) * ROWS, 2 * warpgroups * ROWS).div_ceil(KEYS)
     }
 
-    /// Whether a round is the one that is dealt out in strips.
+    /// Whether a round is distributed in strips.
     #[inline(always)]
     fn is_split<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> bool {
         K::Mask::ALL_KEYS && round == context.args.last_round.split_round()
     }
 
-    /// What the block computes in a pass, 0 or 1, of the last round, which is dealt out in strips.
+    /// The block's share in pass 0 or 1 of the last round, which is distributed in strips.
     #[inline(always)]
     fn last_share<K: TmaKernel>(context: &Context<'_, K>, pass: u32) -> Share {
         context.args.last_share(pass, thread::block_idx_x(), thread::grid_dim_x())
     }
 
-    /// What the block computes in a pass, 0 or 1, of a round.
+    /// The block's share in pass 0 or 1 of a round.
     #[inline(always)]
     fn share<K: TmaKernel>(context: &Context<'_, K>, round: u32, pass: u32) -> Share {
         if Self::is_split::<K>(context, round) {
@@ -64,7 +64,7 @@ impl WholeHead {
         }
     }
 
-    /// Where in shared memory the strip is that warpgroup `warpgroup` computes in a pass.
+    /// Index in shared memory of the strip that warpgroup `warpgroup` computes in a pass.
     #[inline(always)]
     fn strip(pass: u32, warpgroup: u32, warpgroups: u32) -> u32 {
         if pass == 0 { warpgroup } else { Self::other(warpgroup, warpgroups) }
@@ -76,14 +76,14 @@ impl WholeHead {
         (share.first + if pass == 0 { warpgroup } else { share.strips - 1 - warpgroup }) * ROWS
     }
 
-    /// Tiles of K and V that are loaded up to the end of a pass: all in the first, but under a mask that leaves the first
+    /// Number of tiles of K and V loaded by the end of a pass: all in the first pass, except under a mask that leaves the first
     /// strips few of them.
     #[inline(always)]
     const fn tiles_end<K: TmaKernel>(pass: u32) -> u32 {
         if K::Mask::ALL_KEYS || pass == 1 { K::STAGES } else { K::WARPGROUPS + 1 }
     }
 
-    /// The strip of warpgroup `warpgroup` of a share.
+    /// The strip that warpgroup `warpgroup` computes of a share.
     #[inline(always)]
     fn strip_of<K: TmaKernel>(
         context: &Context<'_, K>,
@@ -101,7 +101,7 @@ impl WholeHead {
         }
     }
 
-    /// Strips of a warpgroup.
+    /// Number of strips of a warpgroup.
     #[inline(always)]
     fn strips<K: TmaKernel>(context: &Context<'_, K>, warpgroup: u32) -> u32 {
         let mut strips = context.args.whole_passes(thread::block_idx_x(), thread::grid_dim_x());
@@ -112,7 +112,7 @@ impl WholeHead {
         strips
     }
 
-    /// The first step of a warpgroup's strip `number`, of `strips`, whose Q is at `strip`.
+    /// The first step of a warpgroup's strip `number` of `strips`, whose Q is at `strip`.
     #[inline(always)]
     fn start<K: TmaKernel>(
         context: &Context<'_, K>,
@@ -169,7 +169,7 @@ impl<K: TmaKernel> Order<K> for WholeHead {
     #[inline(always)]
     unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>> {
         let number = step.number + 1;
-        // K and V are of the next head if those of this one were given back.
+        // K and V belong to the next head if those of this one were released.
         let stage_parity = step.stage_parity ^ step.gives_back;
         let strip = Self::other(step.strip, K::WARPGROUPS);
         let next = Self::start::<K>(context, (number, step.strips), strip, stage_parity);
