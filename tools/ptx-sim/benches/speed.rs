@@ -1,5 +1,5 @@
-//! Warp instructions a second, by what the instructions do, with race checks and without. `cargo bench -p ptx-sim` prints a table;
-//! the names of kernels may be given to run those only, and a number of threads, which is 1 otherwise.
+//! Warp instructions per second by kind of instruction, with and without race checks. `cargo bench -p ptx-sim` prints a
+//! table. Arguments: names of kernels to run (default all), and a number of threads (default 1).
 
 use std::time::Instant;
 
@@ -7,15 +7,15 @@ use ptx_sim::{GlobalMemory, Launch, Module, Options, run};
 
 /// Threads of a block.
 const THREADS: u32 = 256;
-/// Blocks, and rounds of the loop of each kernel.
+/// Blocks, and iterations of each kernel's loop.
 const LONG: [u32; 2] = [8, 256];
-/// The same where blocks begin and end much.
+/// The same, with mostly starts and ends of blocks.
 const MANY: [u32; 2] = [1024, 2];
-/// Of as many runs the fastest counts.
+/// Number of runs, of which the fastest counts.
 const RUNS: usize = 5;
 
-/// Name, blocks and rounds, and the body of the loop. `%rd1` is a global address for each thread of the grid, `%r1` a shared one for
-/// each thread of the block, 16 bytes apart.
+/// Name, blocks and iterations, and the body of the loop. `%rd1` is a global address per thread of the grid, `%r1` a
+/// shared address per thread of the block, 16 bytes apart.
 const KERNELS: [(&str, [u32; 2], &str); 7] = [
     (
         "integers",
@@ -63,7 +63,7 @@ fn module(rounds: u32, body: &str) -> Module {
     Module::parse(&text, "speed.ptx").unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Millions of warp instructions a second.
+/// Millions of warp instructions per second.
 fn speed(module: &Module, blocks: u32, threads: usize, races: bool) -> f64 {
     let options = Options { threads, races, ..Options::default() };
     let one = || {

@@ -1,4 +1,4 @@
-//! Architectures, and what code runs on them.
+//! Architectures, and which code runs on them.
 
 /// Architectures and the KiB of shared memory a block can have there (CUDA C++ Programming Guide, "Compute
 /// Capabilities"), in ascending order.
@@ -17,8 +17,8 @@ const SHARED_KIB: [(u32, u64); 12] = [
     (121, 99),
 ];
 
-/// The number of an architecture as people write it: 90, 9.0, sm_90, sm_90a or compute_90; `None` for what is none of these. Whether there
-/// is such an architecture is not asked.
+/// Parses an architecture such as 90, 9.0, sm_90, sm_90a or compute_90; `None` for any other text. Does not check
+/// whether the architecture exists.
 pub fn parse_architecture(text: &str) -> Option<u32> {
     let lower = text.to_ascii_lowercase();
     let name = ["sm_", "sm", "compute_"].into_iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower);
@@ -31,12 +31,12 @@ pub fn parse_architecture(text: &str) -> Option<u32> {
     number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
 }
 
-/// The numbers of the architectures there are, as in 80 for `sm_80`, in ascending order.
+/// The known architectures, such as 80 for `sm_80`, in ascending order.
 pub(crate) fn known() -> impl Iterator<Item = u32> {
     SHARED_KIB.iter().map(|(number, _)| *number)
 }
 
-/// Shared memory that a block can have, bytes; `None` for an architecture that is not known.
+/// Shared memory per block, bytes; `None` for an unknown architecture.
 pub(crate) fn shared_bytes(architecture: u32) -> Option<u64> {
     SHARED_KIB.iter().find(|(known, _)| *known == architecture).map(|(_, kib)| kib * 1024)
 }
@@ -52,7 +52,7 @@ pub(crate) fn runs(architecture: u32, target: &str) -> bool {
     }
 }
 
-/// The first architecture that runs code for a `.target`.
+/// The first architecture that can run code for a `.target`.
 pub(crate) fn first_that_runs(target: &str) -> Option<u32> {
     known().find(|architecture| runs(*architecture, target))
 }

@@ -1,4 +1,4 @@
-//! Where the shared memory of the blocks of a cluster lies.
+//! Addresses of the shared memory of a cluster's blocks.
 
 /// Bits of an address below the rank of its block.
 const RANK_SHIFT: u32 = 24;
@@ -8,7 +8,7 @@ pub(crate) fn shared_rank(address: u64) -> u64 {
     address >> RANK_SHIFT
 }
 
-/// An address of shared memory as every block has it for its own.
+/// The shared address as seen by the block that owns it.
 pub(crate) fn own_shared(address: u64) -> u64 {
     address & ((1 << RANK_SHIFT) - 1)
 }

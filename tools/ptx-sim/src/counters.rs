@@ -1,11 +1,11 @@
-//! What the hardware would have done: counts that make a performance regression visible without a GPU.
+//! Counters of what the hardware would have done, which reveal performance regressions without a GPU.
 
 use std::ops::AddAssign;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $field:ident),* $(,)?) => {
-        /// What the hardware would have done. Instructions are counted once per warp that issues them with at least one
-        /// active lane; counters of several launches add up with `+=`.
+        /// Counts of what the hardware would have done. An instruction counts once per warp that issues it with at
+        /// least one active lane. Counters of several launches are added with `+=`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct Counters {
@@ -62,14 +62,14 @@ counters! {
     ex2,
     /// 128-byte shared-memory passes (wavefronts) of loads, stores, `ldmatrix` and `cp.async`.
     shared_wavefronts,
-    /// Those of [`Counters::shared_wavefronts`] that would not be needed if no two lanes met in a bank.
+    /// The part of [`Counters::shared_wavefronts`] that is caused by bank conflicts.
     shared_bank_conflicts,
     /// 32-byte sectors touched by global loads and stores, counted once per instruction.
     global_sectors,
-    /// Bytes that lanes loaded from global memory.
+    /// Bytes loaded from global memory by lanes.
     global_bytes_read,
-    /// Bytes that lanes stored to global memory.
+    /// Bytes stored to global memory by lanes.
     global_bytes_written,
-    /// Accesses to local memory (spills and indexed arrays), instructions.
+    /// Instructions that access local memory (spills and indexed arrays).
     local_memory_instructions,
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a kernel: findings, how they are merged, how they read.
+//! Findings: what is wrong with a kernel, how occurrences are merged, and how messages read.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use crate::race::Engine;
 use crate::source_location::SourceLocation;
 
-/// Declares the classes of findings: the enumeration, the list of all of them, and what each is called in messages.
+/// Declares the classes of findings: the enumeration, the list of all, and their names in messages.
 macro_rules! finding_classes {
     ($(#[$attribute:meta])* { $($(#[$doc:meta])* $class:ident = $name:literal,)* }) => {
         $(#[$attribute])*
@@ -35,52 +35,53 @@ finding_classes! {
     #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
     #[non_exhaustive]
     {
-        /// An address that is not a multiple of what the access needs (access size, vector width, `cp.async` size,
-        /// 16 bytes for a row of `ldmatrix`).
+        /// An address that is not a multiple of the required alignment (access size, vector width, `cp.async` size, 16
+        /// bytes for a row of `ldmatrix`).
         Misaligned = "misaligned access",
-        /// An access outside every buffer, beyond the shared memory of the launch, a parameter or the local memory, or to a
-        /// freed buffer; a write to what can only be read.
+        /// An access outside every buffer, beyond the shared memory of the launch, a parameter or local memory, or to a
+        /// freed buffer; also a write to read-only memory.
         OutOfBounds = "out-of-bounds access",
-        /// A value that matters (an address, a decision, a result in global memory) and comes from a register or a byte of
-        /// memory that nothing has written.
+        /// A value that matters (an address, a decision, a result in global memory) and originates from an
+        /// uninitialised register or byte of memory.
         Uninitialised = "uninitialised read",
         /// A barrier that some threads of a warp or block do not reach, or reach with contradicting thread counts.
         BarrierDivergence = "barrier divergence",
-        /// A warp-collective instruction (`mma`, `ldmatrix`, `shfl`, `vote` …) without all the lanes it needs, or whose lanes
-        /// disagree about operands that must be the same in all of them.
+        /// A warp-collective instruction (`mma`, `ldmatrix`, `shfl`, `vote` …) without all lanes that it needs, or with
+        /// lanes that disagree about operands that must be uniform.
         CollectiveLanesMissing = "collective instruction with lanes missing",
-        /// Bytes written by `cp.async` that were read or overwritten before the copy was waited for, or copies never waited
-        /// for.
+        /// Destination bytes of a `cp.async` that were read or overwritten before the copy was waited for; also a copy
+        /// that was never waited for.
         AsyncCopyNotWaited = "asynchronous copy not waited for",
         /// Bytes of shared memory that ordinary instructions wrote and an asynchronous copy or `wgmma` reads, without a
         /// `fence.proxy.async` in between.
         MissingProxyFence = "missing proxy fence",
-        /// Registers that a `wgmma.mma_async` in flight uses and that were read or written before it was waited for, or one
-        /// never waited for.
+        /// Registers of a `wgmma.mma_async` in flight that were accessed before it was waited for; also a
+        /// `wgmma.mma_async` that was never waited for.
         WgmmaNotWaited = "wgmma not waited for",
         /// Registers used by a `wgmma.mma_async` that were written since the last `wgmma.fence`.
         MissingWgmmaFence = "missing wgmma fence",
-        /// An `mbarrier` that was not initialised, is used after its end, accessed like ordinary memory, whose counts of
-        /// arrivals or bytes become impossible, or whose phase is waited for by a parity that may be that of an earlier one.
+        /// An `mbarrier` that is not initialised, is used after its invalidation, is accessed like ordinary memory,
+        /// gets an impossible count of arrivals or bytes, or is waited for by a parity that may belong to an earlier
+        /// phase.
         MbarrierMisuse = "mbarrier misuse",
-        /// Two accesses to the same bytes of shared or global memory, at least one of them a write, that nothing orders: in
-        /// another schedule they may happen the other way round. [`Finding::other`] is the second one.
+        /// Two accesses to the same bytes of shared or global memory, at least one of them a write, without an order
+        /// between them: in another schedule they may happen the other way round. [`Finding::other`] is the second one.
         Race = "data race",
-        /// Shared memory of another block of the cluster that is accessed before that block has begun or after it has ended, in
-        /// this or another schedule.
+        /// Access to another block's shared memory that may happen, in this or another schedule, before that block has
+        /// begun or after it has ended.
         BlockLifetime = "shared memory of a block that may not be there",
-        /// Global memory that a grid accesses behind no `griddepcontrol.wait`, although it may begin while the grid in front of it
-        /// still uses it ([`Options::overlaps_previous`](crate::Options)).
+        /// Global memory that a grid accesses without a preceding `griddepcontrol.wait`, although it may begin while
+        /// the previous grid still uses it ([`Options::overlaps_previous`](crate::Options)).
         PreviousGridNotWaited = "previous grid not waited for",
-        /// An assertion of the kernel does not hold.
+        /// An assertion of the kernel failed.
         AssertionFailed = "assertion failed",
-        /// What `free` was given is no block of the device heap, or was freed before.
+        /// `free` was called with a pointer that is not a block of the device heap, or was freed before.
         HeapMisuse = "device heap misuse",
-        /// A call, or an allocation in local memory, for which a thread has no room: an endless recursion.
+        /// A call, or an allocation in local memory, that exceeds the thread's memory, such as endless recursion.
         StackOverflow = "stack overflow",
-        /// No warp of a block can go on.
+        /// No warp of a block can continue.
         Deadlock = "deadlock",
-        /// An operand outside the values the PTX ISA gives a meaning to.
+        /// An operand outside the values for which the PTX ISA defines a meaning.
         InvalidOperand = "invalid operand",
         /// The kernel executed `trap`.
         Trap = "trap",
@@ -89,17 +90,17 @@ finding_classes! {
     }
 }
 
-/// One lane of the first warp a [`Finding`] was made in.
+/// A lane in the first occurrence of a [`Finding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LaneAddress {
     /// Lane, 0 to 31.
     pub lane: u32,
-    /// The address the lane used, where there is one.
+    /// The address that the lane used, if any.
     pub address: Option<u64>,
 }
 
-/// A call that a thread is in.
+/// An active call of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct CallSite {
@@ -107,9 +108,9 @@ pub struct CallSite {
     pub function: String,
     /// Line of the call in the PTX, from 1.
     pub ptx_line: u32,
-    /// Where the call comes from, when the PTX has line information.
+    /// Source location of the call, if the PTX has line information.
     pub source: Option<SourceLocation>,
-    /// Where that was inlined, innermost first.
+    /// The calls through which that was inlined, innermost first.
     pub inlined_at: Vec<SourceLocation>,
 }
 
@@ -120,64 +121,64 @@ impl fmt::Display for CallSite {
     }
 }
 
-/// An instruction that somebody executed: where it stands, where it comes from, and who that was.
+/// An executed instruction: its line, its source location, and who executed it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Location {
-    /// Line of the instruction in the PTX, from 1; 0 when that is not known.
+    /// Line of the instruction in the PTX, from 1; 0 if unknown.
     pub ptx_line: u32,
-    /// That line of the PTX.
+    /// Text of that line.
     pub instruction: String,
-    /// Where the instruction comes from, when the PTX has line information.
+    /// Source location of the instruction, if the PTX has line information.
     pub source: Option<SourceLocation>,
     /// The calls through which [`Location::source`] was inlined, innermost first.
     pub inlined_at: Vec<SourceLocation>,
-    /// The calls by which its thread came there, innermost first; only of accesses and errors that were just found.
+    /// The active calls of its thread, innermost first; only for the current access, not for an earlier one.
     pub called_from: Vec<CallSite>,
     /// Block (`%ctaid`).
     pub block: [u32; 3],
     /// Warp of the block.
     pub warp: u32,
-    /// First lane concerned, where it concerns lanes.
+    /// First lane concerned, if the finding concerns lanes.
     pub lane: Option<u32>,
 }
 
-/// The access that another one races with, or the read of an undetermined value that matters elsewhere.
+/// The access that another one races with, or the read of an undetermined value that is used elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct OtherAccess {
-    /// Whether it writes.
+    /// Whether it is a write.
     pub writes: bool,
-    /// What made it for the thread.
+    /// The engine that performed it for the thread.
     pub engine: Engine,
-    /// The instruction and who executed it.
+    /// The instruction, and who executed it.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub at: Location,
 }
 
-/// Something wrong with a kernel. Occurrences of one class at one PTX line are merged into one finding, which describes
-/// the first of them (in block order, then execution order) and counts the others.
+/// An error in a kernel. Occurrences of one class at one PTX line are merged into one finding, which describes the
+/// first (in block order, then execution order) and counts the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Finding {
     /// Kind of error.
     pub class: FindingClass,
-    /// What happened, in words, with the numbers.
+    /// What happened, with numbers.
     pub message: String,
     /// The file name given to [`Module::parse`](crate::Module::parse).
     pub ptx_file: String,
     /// The instruction, and who executed it in the first occurrence.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub at: Location,
-    /// The address that lane used, where there is one. Shared, local and param addresses count from the start of the
+    /// The address that this lane used, if any. Shared, local and param addresses count from the start of the
     /// window.
     pub address: Option<u64>,
     /// All lanes concerned in the first occurrence.
     pub lanes: Vec<LaneAddress>,
-    /// For a race, the access that the first lane's races with; for a value that nothing wrote, the read that gave it, where
-    /// that is another instruction.
+    /// For a race, the access that the first lane's access races with. For an uninitialised value, the read that
+    /// returned it, if that is another instruction.
     pub other: Option<OtherAccess>,
-    /// How often it occurred: lanes, over all warps and blocks (warps, where it does not concern lanes).
+    /// Number of occurrences: lanes over all warps and blocks, or warps if it does not concern lanes.
     pub occurrences: u64,
 }
 

@@ -1,18 +1,19 @@
-//! Sums of products as tensor cores compute them.
+//! Sums of products, bit-exact to tensor cores.
 //!
-//! PTX leaves open how `mma` and `wgmma` accumulate floating-point numbers. What an H200 does is reproduced to the bit, and
-//! is what has been published of Hopper (Xie, Wang, Yang, Yang, "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and
-//! Matrix Cores", 2025; Khattak, Mikaitis, "Accurate Models of NVIDIA Tensor Cores", 2025): up to 16 exact products and the
-//! addend are aligned to the largest exponent among them, cut off 25 places below it, and summed exactly; the sum is
-//! rounded once, towards zero to `.f32`, to nearest to `.f16`. Older GPUs keep fewer places and sum fewer products at once.
+//! PTX does not specify how `mma` and `wgmma` accumulate floating-point numbers. This reproduces an H200 to the bit,
+//! which agrees with publications about Hopper (Xie, Wang, Yang, Yang, "MMA-Sim: Bit-Accurate Reference Model of Tensor
+//! Cores and Matrix Cores", 2025; Khattak, Mikaitis, "Accurate Models of NVIDIA Tensor Cores", 2025). Up to 16 exact
+//! products and the addend are aligned to their largest exponent, truncated 25 places below it, and summed exactly. The
+//! sum is rounded once, towards zero to `.f32`, to nearest to `.f16`. Older GPUs keep fewer places and sum fewer
+//! products at once.
 
 use crate::numeric::{Exact, Format, Rounding};
 
-/// Most products of one sum.
+/// Maximum number of products in a sum.
 pub(crate) const PRODUCTS: usize = 16;
-/// Most products of a sum of numbers of 8 bits.
+/// Maximum number of products in a sum of 8-bit numbers.
 const MOST_PRODUCTS: usize = 32;
-/// Places that a term keeps below the largest exponent.
+/// Number of places that a term keeps below the largest exponent.
 pub(crate) const PLACES: u32 = 25;
 /// 2^128, the first number beyond those of `.f32`.
 const OVERFLOW: f64 = 2.0 * (1_u128 << 127) as f64;
@@ -20,9 +21,9 @@ const OVERFLOW: f64 = 2.0 * (1_u128 << 127) as f64;
 /// A number split for alignment, not normalised.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Factor {
-    /// In units of the format's last place. Of infinities the sign, of NaN 0.
+    /// In units of the format's last place. For infinities the sign, for NaN 0.
     pub(crate) significand: i32,
-    /// Of the place before the binary point; that of the smallest normal number for subnormals and zero.
+    /// Exponent of the place before the binary point; for subnormals and zero that of the smallest normal number.
     pub(crate) exponent: i32,
 }
 
@@ -45,7 +46,8 @@ impl Factor {
     /// Not a number.
     pub const NAN: Factor = Factor { significand: 0, exponent: Self::SPECIAL };
 
-    /// The number with that sign, exponent field and fraction, of a format with so many bits of fraction and that bias.
+    /// The number with this sign, exponent field and fraction, in a format with these numbers of fraction bits and
+    /// bias.
     pub fn of_fields(sign: u64, field: u64, fraction: u64, (fraction_bits, bias): (u32, i32)) -> Factor {
         let hidden = i32::from(field != 0) << fraction_bits;
         let significand = fraction as i32 | hidden;
@@ -57,7 +59,7 @@ impl Factor {
         self.exponent == Self::SPECIAL
     }
 
-    /// A number with the same sign that is zero, infinite or NaN where this one is.
+    /// Zero, infinity or NaN like this one, with its sign.
     fn kind(self) -> f64 {
         match (self.is_special(), self.significand) {
             (false, significand) => f64::from(significand),
@@ -89,7 +91,7 @@ impl Term {
         Term { significand: significand << (PLACES - fraction_bits), exponent }
     }
 
-    /// The significand with the exponent raised to `exponent`; what falls off is lost.
+    /// The significand aligned to `exponent`, truncated.
     fn aligned(self, exponent: i32) -> i64 {
         let places = exponent.saturating_sub(self.exponent).min(63);
         let magnitude = self.significand.abs() >> places;
@@ -97,28 +99,28 @@ impl Term {
     }
 }
 
-/// How much of a sum is kept.
+/// Precision of a sum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Precision {
     /// Places below the largest exponent, of [`PLACES`].
     places: u32,
-    /// Bits of the fraction of a result in `.f32`.
+    /// Fraction bits of a `.f32` result.
     fraction: u32,
 }
 
 impl Precision {
-    /// Of numbers of 16 bits and more.
+    /// For numbers of 16 bits and more.
     const FULL: Precision = Precision { places: PLACES, fraction: 23 };
-    /// Of numbers of 8 bits in `wgmma` (Xie et al.): fewer places, and a result whose last ten bits are zero.
+    /// For 8-bit numbers in `wgmma` (Xie et al.): fewer places, and the last ten bits of a result are zero.
     pub const SMALL: Precision = Precision { places: 13, fraction: 13 };
 }
 
-/// `addend` + Σ `a`·`b`, of at most 16 products. The addend is of the format `result`, in which the bits of the sum are.
+/// `addend` + Σ `a`·`b`, with at most 16 products. The addend and the sum are in format `result`.
 pub(crate) fn fused_sum(input: Format, a: &[Factor], b: &[Factor], result: Format, addend: Factor) -> u64 {
     fused_sum_in(Precision::FULL, 2 * input.fraction_bits(), a, b, result, addend)
 }
 
-/// The same of at most 32 products with so many bits behind their binary points, with less precision.
+/// [`fused_sum`] with at most 32 products, with this many bits after their binary points, at lower precision.
 pub(crate) fn fused_sum_in(
     precision: Precision,
     product_bits: u32,
@@ -141,7 +143,7 @@ pub(crate) fn fused_sum_in(
     terms[last] = Term::new(i64::from(addend.significand), addend.exponent, result.fraction_bits());
     let largest = terms.iter().map(|term| term.exponent).max().unwrap_or(0);
     let unit = 1_i64 << (PLACES - precision.places);
-    // Division drops what is less than the unit, towards zero.
+    // Division truncates towards zero what is below the unit.
     let sum: i64 = terms.iter().map(|term| term.aligned(largest) / unit * unit).sum();
     let dropped = if result == Format::F32 { result.fraction_bits() - precision.fraction } else { 0 };
     rounded(sum, largest, result) >> dropped << dropped

@@ -1,14 +1,14 @@
-//! Eight of the sums of [`fused_sum`] at once, in steps over eight numbers that compilers turn into vector instructions.
+//! Eight sums of [`fused_sum`] at once, in loops over eight numbers that compilers vectorise.
 
 use crate::fused_sum::{Factor, PLACES, PRODUCTS, aligned_addend, fused_sum, rounded};
 use crate::numeric::Format;
 
-/// Sums that are computed at once.
+/// Number of sums computed at once.
 pub(crate) const COLUMNS: usize = 8;
 
-/// The exponent of a zero, far below all others: it must not decide the largest one.
+/// The exponent of zero, far below all others, so that it never is the largest one.
 const OF_ZERO: i32 = -(1 << 20);
-/// The first factor of each product of a sum; zeros stand for products that there are not.
+/// The first factor of each product of a sum, padded with zeros.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     factors: [Factor; PRODUCTS],
@@ -17,18 +17,18 @@ pub(crate) struct Row {
     has_special: bool,
 }
 
-/// The second factor of each product of [`COLUMNS`] sums; zeros stand for products that there are not.
+/// The second factor of each product of [`COLUMNS`] sums, padded with zeros.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {
     /// By sum and product.
     factors: [[Factor; PRODUCTS]; COLUMNS],
     products: [Factors; PRODUCTS],
-    /// Products of a sum.
+    /// Number of products per sum.
     count: usize,
     has_special: bool,
 }
 
-/// A factor of the same product of each sum.
+/// The factors of one product, for each sum.
 #[derive(Clone, Copy, Debug, Default)]
 struct Factors {
     significands: [f32; COLUMNS],
@@ -95,8 +95,8 @@ struct Tile<'a, const ROWS: usize> {
 type Sums = ([i32; COLUMNS], [i32; COLUMNS]);
 
 impl<const ROWS: usize> Tile<'_, ROWS> {
-    /// The sums, by what sums the products of factors, given what is added to the exponent of a product beside the largest one,
-    /// to have it in those units, and the exponents of the addends.
+    /// Computes the sums. `sum_products` sums the products of factors, given the offset that scales a product to the
+    /// unit of the last place kept, relative to the largest exponent, and the exponents of the addends.
     #[inline(always)]
     fn sums(
         &self,
@@ -127,13 +127,13 @@ impl<const ROWS: usize> Tile<'_, ROWS> {
     }
 }
 
-/// What the exponent field of an `f32` has added to it.
+/// Bias of an `f32`'s exponent field.
 const BIAS: i32 = 127;
 /// Bits of the fraction of an `f32`.
 const FRACTION_BITS: i32 = 23;
 
-// Products have at most 22 bits, and a power of two changes none of them: what a conversion to integers loses lies below the
-// last place. 16 of them, moved up to 27 bits, fit an i32.
+// Products have at most 22 bits, and scaling by a power of two is exact: the conversion to integer only drops what lies
+// below the last place. 16 products of up to 27 bits fit an i32.
 fn sums_of_products(row: &[(f32, i32)], columns: &[Factors], unit: i32, mut largest: [i32; COLUMNS]) -> Sums {
     let mut sums = [0; COLUMNS];
     for ((_, exponent), others) in row.iter().zip(columns) {
@@ -151,7 +151,7 @@ fn sums_of_products(row: &[(f32, i32)], columns: &[Factors], unit: i32, mut larg
     (sums, largest)
 }
 
-/// The same by instructions on eight numbers, which compilers do not find.
+/// The same with explicit vector instructions, which compilers do not find.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use pulp::x86::V3;

@@ -1,4 +1,4 @@
-//! Loads, stores and atomic operations: every access to memory that takes effect at once, and every check of one but for races.
+//! Loads, stores and atomic operations: all synchronous memory accesses, with all checks except those for races.
 
 use super::faults::Faults;
 use super::left::Left;
@@ -12,7 +12,7 @@ use crate::parse::Space;
 use crate::race::Conflict;
 use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
-/// What a lane reads or writes.
+/// The data of a lane's access.
 enum Data<'d> {
     Read(&'d mut [u8]),
     Write(&'d [u8]),
@@ -26,7 +26,7 @@ impl Data<'_> {
         }
     }
 
-    /// What a read that cannot be done gives.
+    /// Sets the result of a read that cannot be performed.
     fn clear(&mut self) {
         if let Data::Read(data) = self {
             data.fill(0);
@@ -34,16 +34,16 @@ impl Data<'_> {
     }
 }
 
-/// What an access that can be done meets.
+/// Problems of an access that can be performed.
 #[derive(Clone, Copy, Default)]
 struct Met {
-    /// It reads a byte that nobody wrote.
+    /// It reads an uninitialised byte.
     uninitialised: bool,
-    /// An asynchronous copy to a byte was not waited for.
+    /// It touches a byte of an asynchronous copy that was not waited for.
     in_flight: bool,
 }
 
-/// Why an access cannot be done.
+/// Why an access cannot be performed.
 enum Failure {
     OutOfBounds(OutOfBounds),
     ReadOnly,
@@ -56,7 +56,7 @@ impl From<OutOfBounds> for Failure {
 }
 
 impl Context<'_> {
-    /// Reads `data.len()` bytes, whose values matter. A faulty access reads zeros.
+    /// Reads `data.len()` bytes whose values matter. A faulty access reads zeros.
     pub fn read(&mut self, faults: &mut Faults, place: Place, data: &mut [u8]) {
         let unknown = self.read_values(faults, place, data);
         if !unknown.is_empty() {
@@ -64,15 +64,15 @@ impl Context<'_> {
         }
     }
 
-    /// Reads `data.len()` bytes; those that are not known. A faulty access reads zeros.
+    /// Reads `data.len()` bytes, and returns which are undetermined. A faulty access reads zeros.
     pub fn read_values(&mut self, faults: &mut Faults, place: Place, data: &mut [u8]) -> UnknownBytes {
         let Some(met) = self.access(faults, place, Data::Read(data)) else { return UnknownBytes::default() };
         self.check_races(faults, place, data, Effect::Read, None);
         if met.uninitialised { self.unknown_bytes(place, data) } else { UnknownBytes::default() }
     }
 
-    /// Reads `data.len()` bytes for a load, whose values may matter or not; those that are not known, and the space. A faulty
-    /// access reads zeros.
+    /// Reads `data.len()` bytes for a load, whose values may or may not matter; returns which are undetermined, and the
+    /// space. A faulty access reads zeros.
     pub fn load_values(
         &mut self,
         faults: &mut Faults,
@@ -93,7 +93,7 @@ impl Context<'_> {
         }
     }
 
-    /// A load of which others may have written what it reads, and which a loop may wait with.
+    /// A load whose data others may write concurrently, and which a polling loop may use.
     fn load_strong(&mut self, faults: &mut Faults, place: Place, data: &mut [u8]) -> Option<Box<UnknownBytes>> {
         let mut shard = self.announcements(place);
         let met = self.access(faults, place, Data::Read(data))?;
@@ -110,7 +110,7 @@ impl Context<'_> {
         self.unknown_of_load(place, data, met.uninitialised, conflict)
     }
 
-    /// What is not known of the bytes that a load has read, because nobody wrote some or because it races.
+    /// The undetermined bytes of a load: uninitialised, or racing.
     #[cold]
     pub(super) fn unknown_of_load(
         &self,
@@ -132,14 +132,14 @@ impl Context<'_> {
         (!unknown.is_empty()).then(|| Box::new(unknown))
     }
 
-    /// Notes a read of global memory by which a loop may wait for what others write.
+    /// Records a read of global memory that a polling loop may be based on.
     fn note_read(&mut self, place: Place, value: u64) {
         let read = (self.pc, place.address, value);
         let last = std::mem::replace(&mut self.warp.last_read[place.lane], read);
         self.cluster.polls += u64::from(last == read);
     }
 
-    /// Makes what a racing read gave undetermined, unless its race was reported.
+    /// Marks the result of a racing read as undetermined, unless its race was reported.
     #[cold]
     fn doubt(&self, unknown: &mut UnknownBytes, place: Place, bytes: usize, conflict: Conflict) {
         let origin = Origin::Race(self.read_at(place, bytes), conflict);
@@ -152,14 +152,14 @@ impl Context<'_> {
         }
     }
 
-    /// A read of so many bytes by the instruction.
+    /// A read of this many bytes by the current instruction.
     pub fn read_at(&self, place: Place, bytes: usize) -> Read {
         let Place { lane, space, address, .. } = place;
         let (pc, warp, lane, bytes) = (self.pc, self.warp.index, lane as u32, bytes as u32);
         Read { pc, warp, lane, space, address, bytes, is_partial: false, writes: false }
     }
 
-    /// What is not known of the bytes that were read at a place, but for what was reported before.
+    /// The undetermined bytes of a read at a place, except those that were reported before.
     #[cold]
     fn unknown_bytes(&self, place: Place, data: &mut [u8]) -> UnknownBytes {
         let read = self.read_at(place, data.len());
@@ -174,7 +174,7 @@ impl Context<'_> {
         unknown
     }
 
-    /// A fault of a read whose values matter and are not known.
+    /// A fault for a read whose values matter and are undetermined.
     #[cold]
     fn refuse_unknown(&mut self, faults: &mut Faults, place: Place, bytes: usize, unknown: &UnknownBytes) {
         let Place { lane, space, address, .. } = place;
@@ -199,8 +199,8 @@ impl Context<'_> {
         }
     }
 
-    /// Writes `data`, not all of which is known. What that leaves in global memory is added to `left`, unless it is padding that
-    /// comes along. A faulty access writes nothing.
+    /// Writes `data`, some of which may be undetermined. Undetermined values stored to global memory are added to
+    /// `left`, unless they are padding. A faulty access writes nothing.
     #[cold]
     pub fn write_values(
         &mut self,
@@ -230,8 +230,8 @@ impl Context<'_> {
         }
     }
 
-    /// Reads or writes without a check for races; what that met, where there are such bytes, none of which a copy in flight
-    /// will write.
+    /// Reads or writes without a race check. Returns its problems, if there is such memory and no copy in flight will
+    /// write it.
     fn access(&mut self, faults: &mut Faults, place: Place, mut data: Data<'_>) -> Option<Met> {
         let (Place { lane, space, address, .. }, bytes) = (place, data.len());
         let (effect, verb, preposition) = match data {
@@ -330,7 +330,7 @@ impl Context<'_> {
         Ok(met)
     }
 
-    /// Reads a texel, whose value may matter or not; what is not known of it. A faulty access reads zeros.
+    /// Reads a texel, whose value may or may not matter; returns its undetermined bits. A faulty access reads zeros.
     pub fn load_texel(
         &mut self,
         faults: &mut Faults,
@@ -340,7 +340,7 @@ impl Context<'_> {
     ) -> Option<Box<UnknownBytes>> {
         let place = Place::texel(lane, address);
         let met = self.access(faults, place, Data::Read(data))?;
-        // What is cached does not follow what the same grid writes, even in order.
+        // The texture cache is not coherent with writes of the same grid, even if they are ordered.
         let written = self.cluster.races.as_ref().and_then(|races| races.write_to(address, data.len()));
         let conflict = self.race(faults, place, data, Effect::Read, None).or(written);
         if !met.uninitialised && conflict.is_none() {
@@ -349,8 +349,8 @@ impl Context<'_> {
         self.unknown_of_load(place, data, met.uninitialised, conflict)
     }
 
-    /// Replaces a naturally aligned value by `update` of it as one atomic operation; the old value and the space. A
-    /// faulty access changes nothing and gives 0.
+    /// Atomically replaces a naturally aligned value by `update` of it; returns the old value and the space. A faulty
+    /// access changes nothing and returns 0.
     pub fn update(
         &mut self,
         faults: &mut Faults,
@@ -368,7 +368,7 @@ impl Context<'_> {
         (old, place.space)
     }
 
-    /// Where only one block has access, a read and a write are one operation.
+    /// Memory that only one block accesses needs no atomic: a read and a write.
     fn update_in_steps(&mut self, faults: &mut Faults, place: Place, update: &dyn Fn(u64) -> u64) -> u64 {
         let bytes = place.alignment as usize;
         let mut data = [0; 8];
@@ -428,7 +428,7 @@ impl Context<'_> {
         }
     }
 
-    /// Whether `bytes` bytes of memory lie at a place and are aligned; a fault otherwise. Nothing is read.
+    /// Whether a place has `bytes` accessible bytes and is aligned; otherwise adds a fault. Reads nothing.
     pub fn check_reachable(&mut self, faults: &mut Faults, place: Place, bytes: usize, what: impl Fn() -> String) {
         if !self.check_alignment(faults, place, &what) {
             return;

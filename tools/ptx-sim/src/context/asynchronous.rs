@@ -1,5 +1,5 @@
-//! Asynchronous copies to and reads of shared memory: how they begin, what may not happen before they are waited for, and their
-//! end.
+//! Asynchronous copies to, and reads of, shared memory: their start, what is forbidden until they are waited for, and
+//! their completion.
 
 use super::faults::Faults;
 use super::place::Place;
@@ -12,7 +12,7 @@ use crate::parse::Space;
 use crate::race::{Agent, Arrival, Engine};
 
 impl Context<'_> {
-    /// Begins an asynchronous copy of `bytes` bytes to a place in shared memory; false when it cannot be done.
+    /// Starts an asynchronous copy of `bytes` bytes to a place in shared memory; false if it is faulty.
     pub fn begin_copy(&mut self, faults: &mut Faults, place: Place, bytes: usize, what: impl Fn() -> String) -> bool {
         if !self.check_place(faults, place, bytes, &what) {
             return false;
@@ -21,7 +21,7 @@ impl Context<'_> {
         self.check_bulk_reads(faults, lane, address, bytes, &what);
         match self.cluster.shared.begin_copy(address, bytes) {
             Ok(false) => {
-                // What is written is not known yet; no write of the same value is forgiven to a copy.
+                // The data is not known yet; the exception for writes of equal values does not apply to copies.
                 self.check_races(faults, place, &vec![0; bytes], Effect::Write, None);
                 true
             }
@@ -39,30 +39,30 @@ impl Context<'_> {
         }
     }
 
-    /// A copy that a lane issued counts its bytes at an mbarrier: whoever waits for the phase comes after it.
+    /// Counts the bytes of a lane's copy at an mbarrier: waiting for its phase orders after the copy.
     pub fn complete_copy(&mut self, faults: &mut Faults, lane: usize, mbarrier: u64, bytes: u64) {
         let agent = Agent::new(self.warp.index, lane, Engine::Thread);
         if let (Some(races), Some(state)) = (&mut self.cluster.races, self.cluster.mbarriers.get(mbarrier)) {
             races.arrive_at_mbarrier(mbarrier, state.phase, agent, Arrival::WithCopies);
         }
-        // A faulty copy counts too, so that nobody waits for it forever.
+        // A faulty copy counts too, so that no wait hangs.
         if let Err(misuse) = self.cluster.mbarriers.complete_bytes(mbarrier, bytes) {
             self.misuse(faults, lane, mbarrier, &misuse);
         }
     }
 
-    /// When what `agent` is told to do now begins, for the detection of races.
+    /// Logical time at which an operation issued now by `agent` begins, for race detection.
     pub fn race_time(&self, agent: Agent) -> u32 {
         self.cluster.races.as_ref().map_or(0, |races| races.time(agent))
     }
 
-    /// A reader of the warp begins to read shared memory.
+    /// An asynchronous reader of the warp begins to read shared memory.
     pub fn begin_read(&mut self, reader: Agent, address: u64, bytes: u64) {
         let time = self.race_time(reader);
         self.cluster.bulk_reads.begin(reader, self.pc, address, bytes, time);
     }
 
-    /// A reader of the warp ends the group it is filling.
+    /// Commits the current group of an asynchronous reader of the warp.
     pub fn commit_reads(&mut self, reader: Agent) {
         self.cluster.bulk_reads.commit(reader);
         if let Some(races) = &mut self.cluster.races {
@@ -70,7 +70,7 @@ impl Context<'_> {
         }
     }
 
-    /// The warp waits for all but the latest `allowed` groups of a reader.
+    /// The warp waits for all but the latest `allowed` groups of an asynchronous reader.
     pub fn wait_for_reads(&mut self, reader: Agent, allowed: u64) {
         let last = self.cluster.bulk_reads.wait(reader, allowed);
         if let Some(races) = &mut self.cluster.races {
@@ -78,7 +78,7 @@ impl Context<'_> {
         }
     }
 
-    /// A fault when a write changes what a bulk copy, not yet waited for, reads.
+    /// Adds a fault if a write changes the source of a bulk copy that was not waited for.
     pub(super) fn check_bulk_reads(
         &self,
         faults: &mut Faults,
@@ -107,7 +107,7 @@ impl Context<'_> {
         }
     }
 
-    /// A fault when the async proxy reads or overwrites what an ordinary write, without a fence, wrote; `does` says
+    /// Adds a fault if the async proxy reads or overwrites data of an ordinary write without a proxy fence; `does` says
     /// which.
     pub fn check_proxy(&mut self, faults: &mut Faults, lane: usize, address: u64, bytes: usize, does: &str) {
         if let Some(warp) = self.cluster.proxies.unfenced(address, bytes) {
@@ -123,7 +123,7 @@ impl Context<'_> {
         }
     }
 
-    /// A fault when the async proxy counts at an mbarrier that it may not see.
+    /// Adds a fault if the async proxy signals an mbarrier whose initialisation it may not see.
     pub fn check_mbarrier_proxy(&self, faults: &mut Faults, lane: usize, mbarrier: u64) {
         if let Some(warp) = self.cluster.mbarriers.get(mbarrier).and_then(Mbarrier::unfenced) {
             let cause = || {

@@ -1,4 +1,4 @@
-//! Checks of where an access is, and words for that.
+//! Checks of an access's place, and their messages.
 
 use super::faults::Faults;
 use super::place::Place;
@@ -8,7 +8,7 @@ use crate::finding::FindingClass;
 use crate::parse::Space;
 
 impl Context<'_> {
-    /// Whether a place is aligned; a fault otherwise.
+    /// Whether a place is aligned; otherwise adds a fault.
     pub fn check_alignment(&self, faults: &mut Faults, place: Place, what: impl FnOnce() -> String) -> bool {
         let Place { lane, space, address, alignment, .. } = place;
         let aligned = address.is_multiple_of(alignment);
@@ -22,7 +22,7 @@ impl Context<'_> {
         aligned
     }
 
-    /// Whether an ordinary access may be where it is: aligned, and away from mbarriers; a fault otherwise.
+    /// Whether an ordinary access is allowed at its place: aligned, and outside of mbarriers; otherwise adds a fault.
     pub(super) fn check_place(
         &self,
         faults: &mut Faults,
@@ -45,7 +45,7 @@ impl Context<'_> {
         found.is_none()
     }
 
-    /// Where an address lies, for messages.
+    /// Describes an address, for messages.
     pub(super) fn location(&self, space: Space, address: u64, bytes: usize) -> String {
         match space {
             Space::Global | Space::Constant => format!(", {}", self.machine.memory.describe(address, bytes as u64)),

@@ -1,9 +1,9 @@
-//! What is wrong with the accesses of one instruction, gathered over its lanes.
+//! The faults of one instruction's accesses, collected over its lanes.
 
 use super::view::Context;
 use crate::finding::{FindingClass, LaneAddress, OtherAccess};
 
-/// What is wrong with the accesses of one instruction, gathered over its lanes.
+/// The faults of one instruction's accesses, collected over its lanes.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     kinds: Vec<Fault>,
@@ -12,7 +12,7 @@ pub(crate) struct Faults {
 #[derive(Debug)]
 struct Fault {
     class: FindingClass,
-    /// Describes the first lane's access; `{}`-free text.
+    /// Description of the first lane's access, without `{}`.
     cause: String,
     which: Vec<LaneAddress>,
     /// The other access of a race.
@@ -20,30 +20,30 @@ struct Fault {
 }
 
 impl Faults {
-    /// Whether nothing is wrong.
+    /// Whether there are no faults.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
 
-    /// Whether the lane's access was found to meet something asynchronous that was not waited for.
+    /// Whether the lane's access conflicts with an asynchronous operation that was not waited for.
     pub fn has_not_waited(&self, lane: usize) -> bool {
         let not_waited = self.kinds.iter().filter(|fault| fault.class == FindingClass::AsyncCopyNotWaited);
         not_waited.flat_map(|fault| &fault.which).any(|access| access.lane == lane as u32)
     }
 
-    /// Adds a lane's access.
+    /// Adds a fault of a lane's access.
     #[cold]
     pub fn add(&mut self, class: FindingClass, lane: usize, address: u64, cause: impl FnOnce() -> String) {
         self.add_pair(class, lane, address, || (cause(), None));
     }
 
-    /// Adds a lane whose operands are no address.
+    /// Adds a fault of a lane without an address.
     #[cold]
     pub fn add_lane(&mut self, class: FindingClass, lane: usize, cause: impl FnOnce() -> String) {
         self.insert(class, LaneAddress { lane: lane as u32, address: None }, || (cause(), None));
     }
 
-    /// Adds a lane's access and the one that it races with.
+    /// Adds a fault of a lane's access, with the access that it races with.
     #[cold]
     pub fn add_pair(
         &mut self,
@@ -62,7 +62,7 @@ impl Faults {
         describe: impl FnOnce() -> (String, Option<OtherAccess>),
     ) {
         match self.kinds.iter_mut().find(|fault| fault.class == class) {
-            // An instruction may access several places in one lane, of which the first is enough.
+            // If an instruction accesses several places per lane, the first fault is enough.
             Some(fault) if fault.which.iter().any(|known| known.lane == access.lane) => {}
             Some(fault) => fault.which.push(access),
             None => {
@@ -88,7 +88,7 @@ pub(super) fn addresses(which: &[LaneAddress]) -> String {
 }
 
 impl Context<'_> {
-    /// Reports what was gathered.
+    /// Reports the collected faults.
     pub fn report_faults(&mut self, faults: Faults) {
         for Fault { class, cause, which, other } in faults.kinds {
             let list = addresses(&which);

@@ -1,4 +1,4 @@
-//! Stores of undetermined values to global memory. They are no use of the values yet: who reads them there makes one.
+//! Stores of undetermined values to global memory. A store does not count as a use of the value; a later read may.
 
 use super::unknown::Use;
 use super::view::Context;
@@ -6,18 +6,18 @@ use crate::finding::FindingClass;
 use crate::memory::{Storing, UndeterminedStore};
 use crate::unknown::{Origin, UnknownBytes};
 
-/// What the lanes of a store leave undetermined in global memory.
+/// The undetermined values that the lanes of a store leave in global memory.
 #[derive(Default)]
 pub(crate) struct Left {
-    /// Where somebody who is not simulated may see it, and what races.
+    /// Stores that are visible outside of the simulation, and racing ones.
     seen: Vec<Use>,
-    /// Elsewhere, and the bits of each byte.
+    /// Other stores, with the undetermined bits of each byte.
     uses: Vec<Use>,
     bytes: Vec<(u64, u8)>,
 }
 
 impl Context<'_> {
-    /// Adds what a lane has just stored at an address. What was reported before counts as known.
+    /// Adds a lane's store at an address. Values that were reported before count as determined.
     pub(super) fn leave(&self, lane: usize, address: u64, unknown: &UnknownBytes, left: &mut Left) {
         let memory = self.machine.memory;
         for (index, byte) in unknown.iter().filter(|(_, byte)| !self.cluster.reported.contains(&byte.origin)) {
@@ -32,13 +32,13 @@ impl Context<'_> {
         }
     }
 
-    /// Reports what somebody may see, and notes the rest.
+    /// Reports the visible ones, and records the others.
     pub fn note_left(&mut self, left: Left) {
         let Left { seen, mut uses, bytes } = left;
         if !seen.is_empty() {
             self.report_uses(&seen);
         }
-        // Of what one lane stores at once, the first is enough.
+        // Of the values in one lane's store, the first is enough.
         uses.dedup_by_key(|(lane, _)| *lane);
         let Some((_, first)) = uses.first().copied() else { return };
         let (which, other, message) = self.describe_uses(first, &uses);

@@ -1,4 +1,4 @@
-//! Where mbarriers may be, and what is wrong with the use of one.
+//! Checks of mbarrier addresses and their misuse.
 
 use super::faults::Faults;
 use super::place::Place;
@@ -8,7 +8,7 @@ use crate::machine::MBARRIER_BYTES;
 use crate::parse::Space;
 
 impl Context<'_> {
-    /// The shared address of an mbarrier; `None` when none can be there, which is a fault.
+    /// The shared address of an mbarrier; `None`, with a fault, if no mbarrier can be there.
     pub fn mbarrier_address(
         &self,
         faults: &mut Faults,
@@ -29,7 +29,7 @@ impl Context<'_> {
         is_right.then_some(address)
     }
 
-    /// A fault about an mbarrier.
+    /// Adds a fault about an mbarrier.
     pub fn misuse(&self, faults: &mut Faults, lane: usize, place: u64, misuse: &str) {
         let cause = || format!("the mbarrier{}: {misuse}", self.variable(Space::Shared, place));
         faults.add(FindingClass::MbarrierMisuse, lane, place, cause);

@@ -1,5 +1,5 @@
-//! What an instruction does to the machine, with every check: [`Context`] is what it sees, the other files say what it may do
-//! with it.
+//! The effects of an instruction on the machine, with every check. [`Context`] is what an instruction sees; the other
+//! files implement its operations.
 
 mod access;
 mod asynchronous;

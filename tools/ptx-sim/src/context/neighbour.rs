@@ -1,5 +1,5 @@
-//! The shared memory of other blocks of the cluster: who may reach it, and when it is there (PTX ISA, ".shared",
-//! "Cooperative Thread Arrays in a Cluster").
+//! Shared memory of other blocks in the cluster: which accesses are allowed, and when (PTX ISA, ".shared", "Cooperative
+//! Thread Arrays in a Cluster").
 
 use super::faults::Faults;
 use super::place::Place;
@@ -9,7 +9,7 @@ use crate::finding::FindingClass;
 use crate::parse::Space;
 use crate::race::{Agent, Engine};
 
-/// What is wrong with a block whose shared memory others use when it has ended.
+/// The problem of a block that ends while others use its shared memory.
 pub(crate) const ENDS_TOO_EARLY: &str = "which may have ended before: it has to wait, at a barrier of the cluster or for an \
     mbarrier, for those that still use its memory";
 
@@ -19,8 +19,8 @@ impl Context<'_> {
         space == Space::Shared && self.cluster.blocks > 1 && shared_rank(address) != u64::from(self.warp.rank)
     }
 
-    /// Whether an access may be in the block where it is: its own, or one that the instruction reaches and that lives; a fault
-    /// otherwise. Where there is no such block, whoever accesses it finds out.
+    /// Whether an access is allowed in the block of its place: its own block, or another one that the instruction can
+    /// reach and that is alive; otherwise adds a fault. Accesses to blocks that do not exist are found elsewhere.
     pub(super) fn check_block(&self, faults: &mut Faults, place: Place, what: impl FnOnce() -> String) -> bool {
         let Place { lane, space, address, .. } = place;
         let rank = shared_rank(address);
@@ -40,7 +40,7 @@ impl Context<'_> {
         self.check_life(faults, lane, address, what)
     }
 
-    /// Whether the block of an address has begun and not ended, as far as the thread knows; a fault otherwise.
+    /// Whether the block of an address is known to the thread to have begun and not ended; otherwise adds a fault.
     fn check_life(&self, faults: &mut Faults, lane: usize, address: u64, what: impl FnOnce() -> String) -> bool {
         let rank = shared_rank(address);
         let has_ended = self.cluster.has_ended(rank);
@@ -61,10 +61,10 @@ impl Context<'_> {
         !has_ended
     }
 
-    /// Whether two places of shared memory that an instruction names are in one block, as they have to be; a fault otherwise.
+    /// Whether two shared addresses of an instruction are in the same block, as required; otherwise adds a fault.
     pub fn check_same_block(&self, faults: &mut Faults, lane: usize, target: u64, mbarrier: u64) -> bool {
         let (one, other) = (shared_rank(target), shared_rank(mbarrier));
-        // Where there is one block only, whatever lies outside of it is found to do so.
+        // With a single block, addresses outside of it are reported elsewhere.
         let is_right = one == other || self.cluster.blocks == 1;
         if !is_right {
             faults.add(FindingClass::InvalidOperand, lane, target, || {
@@ -77,7 +77,7 @@ impl Context<'_> {
         is_right
     }
 
-    /// Whether a source of shared memory is in the own block, as it has to be; a fault otherwise.
+    /// Whether a source in shared memory is in the thread's own block, as required; otherwise adds a fault.
     pub fn check_own_block(&self, faults: &mut Faults, lane: usize, source: u64) -> bool {
         let is_own = !self.is_elsewhere(Space::Shared, source);
         if !is_own {

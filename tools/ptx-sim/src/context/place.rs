@@ -1,18 +1,18 @@
-//! Where one lane accesses memory.
+//! The place of a lane's memory access.
 
 use crate::memory::resolve;
 use crate::parse::Space;
 
-/// Where a lane accesses memory, and how that has to be aligned.
+/// The place of a lane's memory access, with its required alignment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub lane: usize,
     pub space: Space,
-    /// In the space.
+    /// Address within the space.
     pub address: u64,
-    /// What the address has to be a multiple of.
+    /// Required alignment.
     pub alignment: u64,
-    /// Whether a texture or a surface leads there, which reaches CUDA arrays too.
+    /// Whether it is accessed through a texture or surface, which may also refer to CUDA arrays.
     pub is_texel: bool,
 }
 
@@ -28,7 +28,7 @@ impl Place {
         Place { lane, space: Space::Global, address, alignment, is_texel: false }
     }
 
-    /// A texel in global memory, which its coordinates have aligned.
+    /// A texel in global memory; its coordinates imply its alignment.
     pub fn texel(lane: usize, address: u64) -> Place {
         Place { lane, space: Space::Global, address, alignment: 1, is_texel: true }
     }

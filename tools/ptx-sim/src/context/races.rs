@@ -1,4 +1,4 @@
-//! Races of an access with earlier ones, and with the grid before.
+//! Race checks of an access against earlier ones, and against the previous grid.
 
 use std::sync::MutexGuard;
 
@@ -14,17 +14,17 @@ use crate::program::Instruction;
 use crate::race::{Access, Agent, Conflict, Engine, Semantics, Shard, Strength};
 use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
-/// What an access does.
+/// The effect of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     Read,
     Write,
-    /// Both, as one atomic operation.
+    /// A read and a write as one atomic operation.
     Update,
 }
 
 impl Effect {
-    /// An access of so many bytes, before the name of the memory.
+    /// The noun phrase for an access of `bytes` bytes, before the name of the memory.
     pub fn of(self, bytes: usize) -> String {
         let what = match self {
             Effect::Read => "read of",
@@ -58,15 +58,15 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether two lanes of a warp write to shared memory. Which of them is the last is not determined, and matters only to who
-    /// reads that: a slot for what nobody wants may be written by all.
+    /// Whether this is a write-write conflict between lanes of one warp in shared memory. The last writer is
+    /// undetermined, which matters only to a reader: several lanes may write a slot that is not read.
     fn is_between_lanes(&self, place: Place, conflict: Conflict) -> bool {
         let Conflict { agent, writes, .. } = conflict;
         let by_threads = agent.engine == Engine::Thread && self.engine(place.space) == Engine::Thread;
         place.space == Space::Shared && writes && by_threads && agent.warp == self.warp.index
     }
 
-    /// Makes what a write has just left in shared memory undetermined, unless its race was reported.
+    /// Marks what a write has just stored in shared memory as undetermined, unless its race was reported.
     #[cold]
     fn doubt_written(&mut self, place: Place, bytes: usize, conflict: Conflict) {
         let origin = Origin::Race(Read { writes: true, ..self.read_at(place, bytes) }, conflict);
@@ -78,14 +78,14 @@ impl<'a> Context<'a> {
         self.cluster.shared.set_unknown(place.address, &unknown);
     }
 
-    /// What was announced to other clusters where a strong access to global memory is about to happen, for as long as it lasts.
+    /// The announcements to other clusters, locked for the duration of a strong access to global memory.
     pub(super) fn announcements(&self, place: Place) -> Option<MutexGuard<'a, Shard>> {
         let reaches = self.instruction.semantics.strength.reaches_other_clusters() && self.machine.races;
         (reaches && place.space == Space::Global).then(|| self.machine.announcements.shard(place.address))
     }
 
-    /// Reports a volatile load of what other lanes of the warp wrote, where all of them are here: it is right only if lanes run in
-    /// lockstep. A single flag may be waited for so.
+    /// Reports a volatile load of what other lanes of a converged warp wrote: that is correct only if lanes run in
+    /// lockstep. Polling a single flag is allowed.
     pub fn check_lockstep(&mut self) {
         let Some(races) = &mut self.cluster.races else { return };
         let active = self.active;
@@ -114,16 +114,16 @@ impl<'a> Context<'a> {
         });
     }
 
-    /// What accesses `space` for the thread.
+    /// The engine that accesses `space` for the thread.
     fn engine(&self, space: Space) -> Engine {
         match (self.instruction.semantics.engine, space) {
-            // What a bulk copy writes to global memory is taken as the thread's.
+            // Writes of a bulk copy to global memory count as the thread's.
             (Engine::BulkReads, Space::Global) => Engine::Thread,
             (engine, _) => engine,
         }
     }
 
-    /// The earlier access that an access to shared or global memory races with.
+    /// The earlier access with which an access to shared or global memory races.
     pub(super) fn race(
         &mut self,
         faults: &mut Faults,
@@ -169,14 +169,14 @@ impl<'a> Context<'a> {
                 )
             });
         }
-        // Where a write meets a read in flight that was found before, to say so again would not help.
+        // A write that conflicts with a known read in flight would only repeat that report.
         let is_known = |conflict: &Conflict| conflict.agent.engine.reads_shared() && faults.has_not_waited(lane);
-        // CUDA's own headers take lanes to be in lockstep.
+        // CUDA's own headers assume lanes in lockstep.
         let is_of_system = space == Space::Shared && own_shared(address) < SYSTEM_SHARED_BYTES;
         conflict.filter(|conflict| !is_of_system && !is_known(conflict))
     }
 
-    /// The race of a read by a thread, or of a write between lanes, in words, and the other access.
+    /// Describes the race of a thread's read, or of writes between lanes, and the other access.
     pub(super) fn describe_racing_read(&self, read: Read, conflict: Conflict) -> (String, Option<OtherAccess>) {
         let Read { pc, warp, lane, space, address, bytes, writes, .. } = read;
         let agent = Agent::new(warp, lane as usize, Engine::Thread);
@@ -184,8 +184,8 @@ impl<'a> Context<'a> {
         self.describe_race(pc, agent, space, address, bytes as usize, effect, conflict)
     }
 
-    /// A fault when an mbarrier begins or ends without order to its other uses.
-    /// One lane of a warp may end it for all (`ends`).
+    /// Adds a fault if an mbarrier is initialised or invalidated without order to its other uses.
+    /// One lane of a warp may invalidate it for all (`ends`).
     pub fn check_mbarrier_races(&mut self, faults: &mut Faults, lane: usize, address: u64, writes: bool, ends: bool) {
         let Some(races) = &mut self.cluster.races else { return };
         let (space, semantics) = (Space::Shared, self.instruction.semantics);
@@ -239,7 +239,7 @@ impl<'a> Context<'a> {
 }
 
 impl Context<'_> {
-    /// What lies between two accesses that race, and what has to.
+    /// Describes which order exists between two racing accesses, and which is missing.
     fn describe_order(&self, (agent, here): (Agent, u32), effect: Effect, conflict: Conflict) -> String {
         if effect == Effect::Read && self.machine.program.instructions[here as usize].reads_texels {
             return "textures and surfaces do not see what the same grid writes, whether or not something orders the two: only \
@@ -272,13 +272,13 @@ impl Context<'_> {
 }
 
 impl Context<'_> {
-    /// Whether two agents work for threads of the same block.
+    /// Whether two agents act for threads of the same block.
     fn are_of_one_block(&self, agent: Agent, other: Agent) -> bool {
         let of_block = self.machine.warps_of_block();
         agent.warp / of_block == other.warp / of_block
     }
 
-    /// What a warp is called where another one is spoken of.
+    /// The name of a warp in a message about another one.
     pub(super) fn name_of(&self, speaker: u32, warp: u32) -> String {
         let (machine::Place { block: [x, y, z], rank, .. }, index) = self.machine.warp_place(self.cluster.number, warp);
         match rank == speaker / self.machine.warps_of_block() {
@@ -288,7 +288,7 @@ impl Context<'_> {
     }
 }
 
-/// What has to lie between two accesses of different blocks of a cluster that race.
+/// The missing synchronisation between racing accesses of different blocks of a cluster.
 fn missing_order_of_blocks(agent: Agent, other: Agent) -> &'static str {
     match (agent.engine, other.engine) {
         (_, Engine::Copies | Engine::BulkReads) => {
@@ -304,7 +304,7 @@ fn missing_order_of_blocks(agent: Agent, other: Agent) -> &'static str {
     }
 }
 
-/// What has to lie between two accesses that race.
+/// The missing synchronisation between two racing accesses.
 fn missing_order(agent: Agent, other: Agent) -> &'static str {
     match (agent.engine, other.engine) {
         (_, Engine::Matrix) => {

@@ -1,5 +1,5 @@
-//! Plain loads and stores of a whole warp at once, where nothing is wrong but for races: all checks are made of all that the
-//! lanes access together. What may be wrong is left to the accesses of one lane after the other.
+//! Plain loads and stores of a whole warp at once, as a fast path: all checks are made on the union of the lanes'
+//! accesses. If anything but a race may be wrong, the access is left to the lane-by-lane path.
 
 use super::faults::Faults;
 use super::place::Place;
@@ -15,16 +15,16 @@ use crate::program::Address;
 use crate::race::{Semantics, WarpAccess};
 use crate::unknown::UnknownBytes;
 
-/// What a warp has loaded.
+/// The result of a warp's load.
 pub(crate) struct Loaded<const BYTES: usize> {
-    /// By lane; lanes that are not active have any.
+    /// Data by lane; arbitrary for inactive lanes.
     pub data: [[u8; BYTES]; LANES],
-    /// What is not known of it, of some lanes.
+    /// The undetermined bytes of some lanes.
     pub unknown: Vec<(usize, Box<UnknownBytes>)>,
 }
 
 impl Context<'_> {
-    /// Loads `BYTES` bytes in each active lane; `None`, and nothing is done, when that has to be done lane by lane.
+    /// Loads `BYTES` bytes in each active lane; `None`, without effect, if it has to be done lane by lane.
     pub fn load_together<const BYTES: usize>(
         &mut self,
         space: Option<Space>,
@@ -51,7 +51,7 @@ impl Context<'_> {
         Some(Loaded { data, unknown })
     }
 
-    /// Stores what is known of each active lane; false, and nothing is done, when that has to be done lane by lane.
+    /// Stores the determined values of each active lane; false, without effect, if it has to be done lane by lane.
     pub fn store_together<const BYTES: usize>(
         &mut self,
         space: Option<Space>,
@@ -83,8 +83,8 @@ impl Context<'_> {
         true
     }
 
-    /// The space and where in it the active lanes access `bytes` bytes each, if that is in one space, aligned, in the own block
-    /// and away from mbarriers, and orders nothing.
+    /// The space and offsets of the active lanes' accesses of `bytes` bytes each, if they are all in one space,
+    /// aligned, in the own block, outside of mbarriers, and without memory ordering.
     fn accesses_together(&self, space: Option<Space>, address: Address, bytes: usize) -> Option<(Space, LaneAccesses)> {
         if self.instruction.semantics != Semantics::WEAK {
             return None;
@@ -110,7 +110,7 @@ impl Context<'_> {
         Some((space, accesses))
     }
 
-    /// Looks for races of all lanes where they are looked for: a line of memory at a time, and where that finds anything, lane by
+    /// Checks all lanes for races, if race checks are on: a line of memory at a time; if that finds anything, lane by
     /// lane with `look`.
     fn watch_together<const BYTES: usize>(
         &mut self,

@@ -1,4 +1,4 @@
-//! What an access costs: shared-memory wavefronts and global sectors.
+//! The cost of an access: shared-memory wavefronts and global sectors.
 
 use crate::counters::Counters;
 use crate::lane_accesses::LaneAccesses;
@@ -21,7 +21,7 @@ pub(crate) enum Direction {
     Write,
 }
 
-/// The addresses one instruction accesses in the shared and the global space, by lane.
+/// The addresses that an instruction accesses in shared and global memory, by lane.
 pub(crate) struct Traffic {
     /// Bytes each lane accesses.
     bytes: usize,
@@ -46,11 +46,11 @@ impl Traffic {
         }
     }
 
-    /// Counts the accesses.
+    /// Adds the cost of the accesses to `counters`.
     pub fn count(&self, direction: Direction, counters: &mut Counters) {
         counters.local_memory_instructions += u64::from(self.local);
         if self.shared.iter().any(Option::is_some) {
-            // The hardware serves as many lanes at once as fill a wavefront.
+            // The hardware serves at once as many lanes as fill a wavefront.
             for lanes in self.shared.chunks((WAVEFRONT_BYTES / self.bytes.max(4)).max(1)) {
                 let wavefronts = wavefronts(lanes, self.bytes);
                 counters.shared_wavefronts += wavefronts;
@@ -67,7 +67,7 @@ impl Traffic {
     }
 }
 
-/// Counts what the lanes of a warp access together, each `bytes` bytes.
+/// Counts the accesses of a whole warp, `bytes` bytes per lane.
 pub(super) fn count_lanes(
     space: Space,
     direction: Direction,
@@ -81,7 +81,7 @@ pub(super) fn count_lanes(
         return traffic.count(direction, counters);
     }
     if space == Space::Shared {
-        // No two words of a wavefront are in one bank.
+        // No two words of a wavefront share a bank.
         counters.shared_wavefronts += accesses.span.div_ceil(WAVEFRONT_BYTES as u64);
         return;
     }
@@ -93,10 +93,10 @@ pub(super) fn count_lanes(
     counters.global_sectors += last - first + 1;
 }
 
-/// Passes needed so that every bank gives at most one word in each.
+/// Number of passes in which every bank serves at most one word.
 fn wavefronts(addresses: &[Option<u64>], bytes: usize) -> u64 {
     let words = |address: u64| address / BANK_BYTES..=address.saturating_add(bytes as u64 - 1) / BANK_BYTES;
-    // Nearly always no bank has two words.
+    // Fast path: usually no bank has two words.
     let mut of_bank = [u64::MAX; BANKS];
     let is_alone = |word: u64| {
         let known = &mut of_bank[(word % BANKS as u64) as usize];

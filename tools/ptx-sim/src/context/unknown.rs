@@ -1,4 +1,4 @@
-//! Undetermined values where something depends on them, and what is said of those that nothing wrote.
+//! Uses of undetermined values, and their messages.
 
 use super::faults::addresses;
 use super::view::Context;
@@ -9,11 +9,11 @@ use crate::program::Slot;
 use crate::race::Engine;
 use crate::unknown::{Origin, Read, StoreId, Unknown};
 
-/// A lane and what it makes use of.
+/// A lane, and the origin of the undetermined value that it uses.
 pub(crate) type Use = (usize, Origin);
 
 impl Context<'_> {
-    /// Reports registers whose values matter in an active lane and are not known.
+    /// Reports registers that are undetermined in an active lane although their values matter.
     pub fn require(&mut self, slots: &[Slot]) {
         self.require_in(self.active, slots);
     }
@@ -28,12 +28,12 @@ impl Context<'_> {
         }
     }
 
-    /// Lanes of `among` in which some of the registers are not all known.
+    /// Lanes of `among` in which some of the registers are undetermined.
     pub fn unknown_in(&self, slots: &[Slot], among: u32) -> u32 {
         self.warp.registers.lanes_with_unknown(slots, among)
     }
 
-    /// Says what is not known of a register in a lane, of the bits that it has.
+    /// Sets the undetermined bits of a register in a lane.
     pub fn set_unknown(&mut self, slot: Slot, lane: usize, unknown: Option<Unknown>) {
         self.warp.registers.set_unknown(slot, lane, unknown.filter(|unknown| unknown.bits != 0));
     }
@@ -48,12 +48,12 @@ impl Context<'_> {
         }
     }
 
-    /// Reports that undetermined values matter here, each origin once.
+    /// Reports uses of undetermined values, each origin once.
     #[cold]
     pub fn report_uses(&mut self, uses: &[Use]) {
         let is_new = |(_, origin): &&Use| !self.cluster.reported.contains(origin);
         let mut fresh: Vec<Use> = uses.iter().filter(is_new).copied().collect();
-        // Of what one lane makes use of at once, the first is enough.
+        // Of the values that one lane uses at once, the first is enough.
         fresh.dedup_by_key(|(lane, _)| *lane);
         self.cluster.reported.extend(uses.iter().map(|(_, origin)| *origin));
         let (races, unwritten): (Vec<Use>, Vec<Use>) =
@@ -64,7 +64,7 @@ impl Context<'_> {
         self.report_pair(FindingClass::Uninitialised, which, other, || text);
     }
 
-    /// The lanes of uses of what nobody wrote, where the first value was read, and what that is.
+    /// Lanes that use an uninitialised value, the place where the first was read, and its description.
     pub(super) fn describe_uses(&self, first: Origin, uses: &[Use]) -> (Vec<LaneAddress>, Option<OtherAccess>, String) {
         let which = uses.iter().map(|(lane, origin)| LaneAddress { lane: *lane as u32, address: address(*origin) });
         let which: Vec<LaneAddress> = which.collect();
@@ -72,7 +72,7 @@ impl Context<'_> {
         (which, self.place_of(first), text)
     }
 
-    /// Reports the races of reads whose values turned out to matter, where they read.
+    /// Reports the races of reads whose values turned out to matter, at the reads.
     fn report_racing_reads(&mut self, races: &[Use]) {
         for together in races.chunk_by(|(_, one), (_, other)| place(*one) == place(*other)) {
             let Some((_, Origin::Race(read, conflict))) = together.first().copied() else { continue };
@@ -84,7 +84,7 @@ impl Context<'_> {
         }
     }
 
-    /// Where an undetermined value that matters comes from, in words.
+    /// Describes the origin of an undetermined value that matters.
     fn describe(&self, origin: Origin, which: &[LaneAddress]) -> String {
         match origin {
             Origin::Register { slot, .. } => {
@@ -111,7 +111,7 @@ impl Context<'_> {
         }
     }
 
-    /// Who stored an undetermined value, and where that one came from.
+    /// Describes the store of an undetermined value, and the value's origin.
     pub(super) fn describe_store(&self, store: StoreId) -> String {
         let Some(UndeterminedStore { entry, finding }) = self.machine.memory.tell_store(store) else {
             return String::new();
@@ -121,7 +121,7 @@ impl Context<'_> {
         format!("; stored by `{entry}` in line {} of {ptx_file}{source}: {message}", at.ptx_line)
     }
 
-    /// The read that an undetermined value comes from, where that is another instruction.
+    /// The read that an undetermined value comes from, if it is another instruction.
     fn place_of(&self, origin: Origin) -> Option<OtherAccess> {
         let (Origin::Memory(read) | Origin::Stored(read, _)) = origin else { return None };
         let Read { pc, warp, lane, .. } = read;
@@ -139,7 +139,7 @@ fn place(origin: Origin) -> Option<(u32, u32)> {
     }
 }
 
-/// The lane that read, and where.
+/// The lane and address of a read.
 fn reader(origin: Origin) -> LaneAddress {
     let lane = match origin {
         Origin::Memory(read) | Origin::Stored(read, _) | Origin::Race(read, _) => read.lane,

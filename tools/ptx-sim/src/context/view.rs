@@ -1,28 +1,28 @@
-//! What an instruction sees while it executes, and how it reports what is wrong.
+//! The view that an instruction has of the machine, and how it reports findings.
 
 use crate::finding::{Finding, FindingClass, LaneAddress, OtherAccess};
 use crate::lanes::{lane_list, lanes};
 use crate::machine::{ClusterState, Machine, Warp};
 use crate::program::{Address, Destination, Instruction, Slot};
 
-/// Where the lanes of an instruction go next.
+/// Where the lanes of an instruction continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// All to the next instruction.
+    /// All at the next instruction.
     Next,
-    /// These lanes to `target`, `again` to the same instruction once more, the others to the next one.
+    /// `lanes` at `target`, `again` at the same instruction, the others at the next one.
     Branch { lanes: u32, target: u32, again: u32 },
-    /// These lanes end; the others go to the next instruction.
+    /// `lanes` end; the others continue at the next instruction.
     Exit { lanes: u32 },
     /// All wait for the current phase of a barrier, which their arrival may complete.
     Wait { barrier: usize, completes: bool },
-    /// All execute the same instruction again when that phase of an mbarrier is over.
+    /// All repeat the instruction after this phase of an mbarrier has completed.
     WaitForPhase { mbarrier: u64, phase: u64 },
     /// The whole grid stops.
     Stop,
 }
 
-/// The surroundings of an instruction.
+/// The environment of an executing instruction.
 pub(crate) struct Context<'a> {
     pub machine: &'a Machine<'a>,
     pub cluster: &'a mut ClusterState,
@@ -32,7 +32,7 @@ pub(crate) struct Context<'a> {
     pub pc: u32,
     /// Lanes that execute it.
     pub active: u32,
-    /// All lanes that are at the instruction, including those whose guard is false.
+    /// All lanes at the instruction, including those whose guard is false.
     pub here: u32,
 }
 
@@ -42,7 +42,7 @@ impl Context<'_> {
         self.warp.value(slot, lane)
     }
 
-    /// The address that an operand stands for in a lane.
+    /// The value of an address operand in a lane.
     pub fn address(&self, address: Address, lane: usize) -> u64 {
         self.value(address.base, lane).wrapping_add_signed(address.offset)
     }
@@ -54,7 +54,7 @@ impl Context<'_> {
         self.warp.registers.initialised[slot] |= 1 << lane;
     }
 
-    /// The value of a register that has to be the same in all active lanes, in the first of them.
+    /// The value of a register that must be uniform over the active lanes.
     pub fn uniform(&mut self, slot: Slot, what: &str) -> u64 {
         let first = self.active.trailing_zeros() as usize;
         let value = self.value(slot, first);
@@ -90,7 +90,7 @@ impl Context<'_> {
         self.report_of((self.instruction, self.warp.index), class, which, other, message);
     }
 
-    /// Adds a finding about an instruction that a warp of the cluster executed, and an earlier access.
+    /// Adds a finding about an instruction executed by a warp of the cluster, and an earlier access.
     pub(super) fn report_of(
         &mut self,
         (instruction, warp): (&Instruction, u32),
@@ -107,7 +107,7 @@ impl Context<'_> {
         self.cluster.findings = findings;
     }
 
-    /// A finding about an instruction that a warp of the cluster executed, and an earlier access.
+    /// Makes a finding about an instruction executed by a warp of the cluster, and an earlier access.
     pub(super) fn finding(
         &self,
         (instruction, warp): (&Instruction, u32),

@@ -1,4 +1,4 @@
-//! The registers of `wgmma` instructions in flight.
+//! Checks of the registers of `wgmma` instructions in flight.
 
 use super::view::Context;
 use crate::finding::FindingClass;

@@ -1,6 +1,6 @@
 //! Values that calls pass: loads and stores of `.param` variables of bodies (PTX ISA, "Device Function Parameters").
 //!
-//! Like `mov`, they copy what nothing wrote: a structure is passed with the padding that it has.
+//! Like `mov`, they copy uninitialised bytes: a structure is passed with its padding.
 
 use crate::context::{Context, Place};
 use crate::decode::{Decode, Form, invalid};
@@ -18,7 +18,7 @@ pub(crate) enum Operation {
     Store { offset: u64, kind: Type, from: Vec<Slot> },
 }
 
-/// Decodes a load or store of something that a call passes; `None` when it is another instruction.
+/// Decodes a load or store of a call parameter; `None` for other instructions.
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     let is_load = match form.opcode() {
         "ld" => true,

@@ -1,8 +1,8 @@
 //! Asynchronous copies from global to shared memory (PTX ISA, "cp.async", "cp.async.commit_group",
 //! "cp.async.wait_group").
 //!
-//! The source is read when the copy is issued; the destination is written when the copy is waited for, and nobody may
-//! read or write it in between.
+//! The source is read when the copy is issued. The destination is written when the copy is waited for; accesses in
+//! between are errors.
 
 use super::cache_policy;
 use crate::context::{Context, Direction, Faults, Place, Traffic, without_addresses};

@@ -1,8 +1,8 @@
-//! Asynchronous stores and reductions to the shared memory of a block of the cluster, which an mbarrier there counts (PTX ISA,
-//! "st.async", "red.async").
+//! Asynchronous stores and reductions to the shared memory of a block of the cluster, counted by an mbarrier there (PTX
+//! ISA, "st.async", "red.async").
 //!
-//! A store is seen by those who waited for the mbarrier, as a bulk copy is. A reduction takes effect at once and is atomic; an
-//! access that does not come after the wait races with it.
+//! Like a bulk copy, a store is visible to threads that waited for the mbarrier. A reduction takes effect at once and
+//! atomically; an access that does not follow the wait races with it.
 
 use super::atomic::{UPDATES, Update};
 use crate::context::{Context, Faults, Place};
@@ -20,7 +20,7 @@ pub(crate) struct Operation {
     kind: Type,
     values: Vec<Slot>,
     mbarrier: Address,
-    /// What it makes of the old value and the new one; it replaces it if absent.
+    /// Combines the old value with the new one; if absent, the new value replaces it.
     update: Option<Update>,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     Ok(Some(Operation { to, kind, values, mbarrier, update }))
 }
 
-/// Whether there is a `red.async` of that name and type.
+/// Whether a `red.async` of this name and type exists.
 fn is_reduction(name: &str, kind: Type) -> bool {
     let is_32 = kind.bits == 32 && kind.packed == 1;
     match name {

@@ -19,7 +19,7 @@ pub(crate) struct Operation {
     address: Address,
     kind: Type,
     update: Update,
-    /// Those of each element.
+    /// The operands of each element.
     operands: Vec<Vec<Slot>>,
     /// The old value of each element; none for `red`.
     to: Vec<Destination>,
@@ -54,7 +54,7 @@ fn extremum(old: u64, b: u64, kind: Type, maximum: bool) -> u64 {
     (if maximum { x.max(y) } else { x.min(y) }) as u64
 }
 
-/// Applies `function` to halves, one or two.
+/// Applies `function` to one or two packed halves.
 fn halves(a: u64, b: u64, kind: Type, function: impl Fn(f64, f64) -> Exact) -> u64 {
     let format = Format::of(kind);
     let part = |shift: u32| {
@@ -104,7 +104,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     if !is_known || !matches!(space, None | Some(Space::Global | Space::Shared)) {
         return form.refuse();
     }
-    // Halves live in registers without a type.
+    // Halves are held in untyped registers.
     let register = if kind.is_float() && kind.bits < 64 && kind != Type::F32 { bits(kind) } else { kind };
     let elements = count.unwrap_or(1);
     let to = if has_result { form.destination_vector(elements, register)? } else { Vec::new() };
@@ -117,7 +117,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     Ok(Some(Operation { space, address, kind, update, operands, to, keeps_subnormals, semantics }))
 }
 
-/// Whether there is such an operation on values of that type.
+/// Whether this operation exists for values of this type.
 fn exists(name: &str, kind: Type, keeps_subnormals: bool) -> bool {
     let is_half = kind.is_float() && kind.element().bits == 16;
     match name {
@@ -129,7 +129,7 @@ fn exists(name: &str, kind: Type, keeps_subnormals: bool) -> bool {
     }
 }
 
-/// Whether there are vectors of so many values of that type: at most 16 bytes.
+/// Whether there are vectors of `count` values of this type: at most 16 bytes.
 fn is_vector(count: usize, kind: Type) -> bool {
     kind.is_float() && kind != Type::F64 && count * kind.bytes() as usize <= 16
 }
@@ -165,7 +165,7 @@ impl Operation {
                 self.to.iter().for_each(|to| context.set(*to, lane, 0));
                 continue;
             }
-            // Sums in global memory flush subnormals, those in shared memory do not.
+            // Float additions flush subnormals in global memory but not in shared memory.
             let flushes = match self.space {
                 _ if self.keeps_subnormals => false,
                 Some(space) => space == Space::Global,

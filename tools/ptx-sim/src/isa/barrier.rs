@@ -1,7 +1,7 @@
 //! Barriers and fences (PTX ISA, "bar", "barrier", "bar.warp.sync", "membar", "fence").
 //!
-//! Warps are executed in turns and see each other's writes at once: barriers and fences order memory only for the
-//! detection of races.
+//! Warps execute in turns and see each other's writes at once. So barriers and fences order memory only for race
+//! detection.
 
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
@@ -12,7 +12,7 @@ use crate::parse::{Space, Type};
 use crate::program::{Collective, Destination, Slot};
 use crate::race::Scope;
 
-/// What a thread does at a barrier.
+/// The action of a thread at a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Wait,
@@ -45,7 +45,7 @@ pub(crate) enum Operation {
 /// `bar.sync`, `bar.arrive`, `bar.red` and their `barrier` twins.
 pub(crate) struct BlockBarrier {
     barrier: Slot,
-    /// Threads that take part; all of the block if absent.
+    /// Number of participating threads; all threads of the block if absent.
     threads: Option<Slot>,
     waits: bool,
     aligned: bool,
@@ -88,7 +88,7 @@ fn fence(form: &mut Form<'_>) -> Decode<Operation> {
     Ok(if form.flag("mbarrier_init") { Operation::MbarrierInitFence } else { Operation::Fence(scope) })
 }
 
-/// A fence between changes of tensor maps and their use; the side that acquires names the map.
+/// A fence between modifications of tensor maps and their use; the acquiring side names the map.
 fn tensor_map_fence(form: &mut Form<'_>) -> Decode<Operation> {
     let scopes = [("cta", Scope::Block), ("cluster", Scope::Cluster), ("gpu", Scope::Gpu), ("sys", Scope::Gpu)];
     let acquires = form.choice(&[("acquire", true), ("release", false)]);
@@ -137,7 +137,7 @@ fn barrier(form: &mut Form<'_>) -> Decode<Operation> {
 }
 
 impl Operation {
-    /// Which lanes have to execute it together.
+    /// Which lanes must execute it together.
     pub fn collective(&self) -> Collective {
         match self {
             Operation::Block(barrier) if barrier.aligned => Collective::Barrier,
@@ -178,7 +178,7 @@ impl Operation {
         }
     }
 
-    /// Gives lanes that waited the result of a reduction.
+    /// Gives waiting lanes the result of a reduction.
     pub fn resume(&self, context: &mut Context<'_>) {
         if let Operation::Block(barrier) = self {
             barrier.resume(context);
@@ -222,7 +222,7 @@ impl BlockBarrier {
         Flow::Next
     }
 
-    /// Threads the barrier waits for.
+    /// Number of threads that the barrier waits for.
     fn expected(&self, context: &mut Context<'_>) -> u32 {
         let all = context.cluster.threads;
         let Some(slot) = self.threads else { return all };
@@ -270,8 +270,8 @@ impl BlockBarrier {
     }
 }
 
-/// Threads that arrive with these lanes. Barriers count whole warps: lanes without a running thread arrive with the
-/// lowest one that runs.
+/// Number of threads that arrive with these lanes. Barriers count whole warps: lanes without a running thread arrive
+/// with the lowest running one.
 pub(super) fn arriving_threads(context: &Context<'_>) -> u32 {
     let live = context.warp.live();
     let lowest = live & live.wrapping_neg();

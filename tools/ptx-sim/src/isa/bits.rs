@@ -1,4 +1,4 @@
-//! Places of bits (PTX ISA, "szext", "fns").
+//! Bit field instructions (PTX ISA, "szext", "fns").
 
 use super::integer::integer_kind;
 use super::lanewise::Lanewise;
@@ -32,7 +32,7 @@ fn extend(form: &mut Form<'_>) -> Decode<Lanewise> {
     })
 }
 
-/// `fns`: the place of the `offset`-th set bit from `base` on; all ones when there is none.
+/// `fns`: position of the `offset`-th set bit from `base` on; all ones if there is none.
 fn find_set(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = integer_kind(form)?;
     let signed = Type { kind: Kind::Signed, ..Type::B32 };

@@ -1,8 +1,8 @@
 //! Bulk copies between global and shared memory (PTX ISA, "cp.async.bulk", "cp.async.bulk.tensor",
 //! "cp.async.bulk.commit_group", "cp.async.bulk.wait_group").
 //!
-//! A copy reads its source and counts its bytes at its mbarrier when it is issued. What it wrote to shared memory stays
-//! out of bounds for everybody until somebody waited for the phase of the mbarrier; what it reads from there may not be
+//! A copy reads its source and signals its bytes to its mbarrier when it is issued. Its destination in shared memory
+//! may not be accessed until the phase of the mbarrier was waited for; its source in shared memory may not be
 //! overwritten until its thread waited for its group.
 
 use super::cache_policy;
@@ -18,14 +18,14 @@ use crate::program::{Address, Slot};
 use crate::race::{Agent, Engine, Semantics};
 use crate::unknown::UnknownBytes;
 
-/// Alignment of both sides of a bulk copy, and what its size is a multiple of.
+/// Required alignment of both addresses of a bulk copy, and of its size.
 pub(super) const ALIGNMENT: u64 = 16;
 /// Bytes of a sector of global memory.
 const SECTOR_BYTES: u64 = 32;
 
 /// A decoded bulk copy.
 pub(crate) enum Operation {
-    /// From global to shared memory, of a block of the cluster or of those in a mask.
+    /// From global to shared memory, of one block of the cluster or of those in a mask.
     Load { to: Address, source: Source, mbarrier: Address, blocks: Option<Slot> },
     /// From shared memory to that of another block of the cluster.
     Send { to: Address, from: Address, bytes: Slot, mbarrier: Address },
@@ -35,13 +35,13 @@ pub(crate) enum Operation {
     Commit,
     /// `wait_group n`, `wait_group.read n`: all but the latest `n` groups.
     Wait(u64),
-    /// `prefetch`: has no effect on results.
+    /// `prefetch`, without effect on results.
     Prefetch,
 }
 
-/// The side of a copy that lies in global memory.
+/// The global-memory side of a copy.
 pub(crate) enum Source {
-    /// So many bytes there.
+    /// A range of bytes.
     Bytes { address: Address, bytes: Slot },
     /// A box of a tensor.
     Box { map: Address, coordinates: Vec<Slot> },
@@ -65,7 +65,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     Ok(Some(operation))
 }
 
-/// Takes `tensor` and its number of dimensions, and `tile` behind it, where they are; `None` without.
+/// Takes `tensor`, its number of dimensions, and a following `tile`, if present; `None` otherwise.
 pub(super) fn tensor_rank(form: &mut Form<'_>) -> Decode<Option<usize>> {
     if !form.flag("tensor") {
         return Ok(None);
@@ -113,14 +113,14 @@ fn copy(form: &mut Form<'_>, rank: Option<usize>) -> Decode<Operation> {
     }
 }
 
-/// The side in global memory before its size is known.
+/// The global-memory side before its size is known.
 pub(super) enum Side {
     Plain(Address),
     Box(Source),
 }
 
 impl Side {
-    /// Takes the size of a plain copy.
+    /// Takes the size operand of a plain copy.
     pub fn with_size(self, form: &mut Form<'_>) -> Decode<Source> {
         match self {
             Side::Plain(address) => Ok(Source::Bytes { address, bytes: form.source(Type::B32)? }),
@@ -184,7 +184,7 @@ impl Operation {
     }
 }
 
-/// The size of a plain copy; `None` when it cannot be, which is a fault.
+/// The size of a plain copy; `None`, with a fault, if it is invalid.
 pub(super) fn size(context: &mut Context<'_>, faults: &mut Faults, lane: usize, bytes: Slot) -> Option<u64> {
     context.require(&[bytes]);
     let size = context.value(bytes, lane);
@@ -197,7 +197,7 @@ pub(super) fn size(context: &mut Context<'_>, faults: &mut Faults, lane: usize, 
     Some(size)
 }
 
-/// Copies from global memory to a place in shared memory, and to the same place in every block of the mask if there is one.
+/// Copies from global memory to a place in shared memory, and to the same place in every block of the mask, if any.
 /// `target` is that place, and the mbarrier that counts.
 fn load(
     context: &mut Context<'_>,
@@ -239,8 +239,8 @@ fn load(
     }
 }
 
-/// Where a copy writes, and the mbarrier that counts it there: for each block of the mask, if there is one. `None` when that
-/// cannot be, which is a fault.
+/// The destination of a copy, and the mbarrier that counts it there: for each block of the mask, if any. `None`, with a
+/// fault, if it is invalid.
 fn targets(
     context: &mut Context<'_>,
     faults: &mut Faults,
@@ -262,8 +262,8 @@ fn targets(
     Some(ranks.map(|rank| (in_block(rank, target), in_block(rank, mbarrier))).collect())
 }
 
-/// Reads what is to go from the shared memory of the own block to a place in another one, beside the mbarrier that counts it.
-/// `None` when that cannot be, which is a fault.
+/// Reads the source of a copy from the own block's shared memory to another block, next to the mbarrier that counts it.
+/// `None`, with a fault, if it is invalid.
 pub(super) fn read_own(
     context: &mut Context<'_>,
     faults: &mut Faults,
@@ -282,7 +282,7 @@ pub(super) fn read_own(
     Some(data)
 }
 
-/// Copies from the shared memory of the own block to that of another one.
+/// Copies from the own block's shared memory to another block's.
 fn send(
     context: &mut Context<'_>,
     faults: &mut Faults,
@@ -294,7 +294,7 @@ fn send(
     deliver(context, faults, lane, (target, mbarrier), &data, ALIGNMENT);
 }
 
-/// Writes what a copy has read, as far as anybody sees who waits for the mbarrier, where its bytes are counted.
+/// Writes a copy's data, to be visible to threads that wait for the mbarrier, and counts its bytes there.
 fn deliver(
     context: &mut Context<'_>,
     faults: &mut Faults,
@@ -339,15 +339,15 @@ fn store(context: &mut Context<'_>, faults: &mut Faults, lane: usize, from: Addr
     }
 }
 
-/// Requires memory where the tensor of a box begins that lies wholly outside of it: an H100 and an H200 read there, drop what they
-/// read, and fault where no page is mapped (docs/results/head-dims.md). They do not for stores.
+/// Checks that there is memory at the start of a tensor whose box lies wholly outside of it: an H100 and an H200 read
+/// there, discard the data, and fault if no page is mapped (docs/results/head-dims.md). They do not for stores.
 fn check_beginning(context: &mut Context<'_>, faults: &mut Faults, lane: usize, address: u64) {
     let what =
         || "a box wholly outside its tensor, for which a GPU reads the tensor's first bytes, which are".to_owned();
     context.check_reachable(faults, Place::global(lane, address, 1), 1, what);
 }
 
-/// A box of a tensor that was read from shared memory to be stored.
+/// A box to be stored, read from shared memory.
 pub(super) struct StoredBox {
     pub tile: Tile,
     source: u64,
@@ -355,7 +355,7 @@ pub(super) struct StoredBox {
 }
 
 impl StoredBox {
-    /// Reads it; `None` when it cannot be stored, which is a fault.
+    /// Reads it; `None`, with a fault, if it cannot be stored.
     pub fn read(
         context: &mut Context<'_>,
         faults: &mut Faults,
@@ -374,7 +374,7 @@ impl StoredBox {
         Some(StoredBox { tile, source, data })
     }
 
-    /// Where each row goes in global memory, and what it is.
+    /// Address and data of each row in global memory.
     pub fn rows(&self) -> impl Iterator<Item = (u64, Vec<u8>)> + '_ {
         self.tile.rows_to_store().into_iter().map(|row| {
             let offsets = row.offset..row.offset + row.bytes;
@@ -383,7 +383,7 @@ impl StoredBox {
     }
 }
 
-/// Reads shared memory as the async proxy does, until the thread waits for the copy.
+/// Reads shared memory through the async proxy; the source stays in use until the thread waits for the copy.
 pub(super) fn read_shared(
     context: &mut Context<'_>,
     faults: &mut Faults,

@@ -1,7 +1,7 @@
-//! Bulk copies that reduce: each element of the source is joined with that of the destination, atomically (PTX ISA,
+//! Bulk copies that reduce: each element of the source is atomically combined with that of the destination (PTX ISA,
 //! "cp.reduce.async.bulk", "cp.reduce.async.bulk.tensor").
 //!
-//! They take effect when they are issued. An access that does not come after the wait for one races with it.
+//! They take effect when issued. An access that does not follow the wait for one races with it.
 
 use super::atomic::{UPDATES, Update};
 use super::bulk_copy::{ALIGNMENT, Source, StoredBox, global_side, read_own, read_shared, sectors, size, tensor_rank};
@@ -15,7 +15,7 @@ use crate::parse::{Kind, Space, Type};
 use crate::program::{Address, Slot};
 use crate::race::{Semantics, Strength};
 
-/// How two elements become one.
+/// How two elements are combined.
 #[derive(Clone, Copy)]
 struct Reduction {
     name: &'static str,
@@ -26,11 +26,11 @@ struct Reduction {
 pub(crate) enum Operation {
     /// To global memory.
     ToGlobal { reduction: Reduce, from: Address, target: Source },
-    /// To the shared memory of a block of the cluster, where an mbarrier counts it.
+    /// To the shared memory of a block of the cluster, counted by an mbarrier there.
     ToBlock { reduction: Reduce, to: Address, from: Address, bytes: Slot, mbarrier: Address },
 }
 
-/// A reduction, and the type of the elements where the tensor does not say it.
+/// A reduction, with the type of the elements unless the tensor determines it.
 #[derive(Clone, Copy)]
 pub(crate) struct Reduce {
     reduction: Reduction,
@@ -78,7 +78,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     Ok(Some(operation))
 }
 
-/// Whether elements of that type are reduced so, in global memory or in that of a block.
+/// Whether this reduction exists for elements of this type, in global memory or in a block's shared memory.
 fn exists(name: &str, kind: Type, is_global: bool) -> bool {
     let is_half = kind.is_float() && kind.bits == 16 && kind.packed == 1;
     let is_bits = kind.kind == Kind::Bits;
@@ -95,13 +95,13 @@ fn exists(name: &str, kind: Type, is_global: bool) -> bool {
     }
 }
 
-/// The type of a tensor's elements as that reduction has it; `None` when it has none.
+/// The type that a tensor's elements have in this reduction; `None` if it does not support them.
 fn kind_of(element: TensorElement, name: &str) -> Option<Type> {
     let is_logic = matches!(name, "and" | "or" | "xor");
     let text = match (element, is_logic) {
         (TensorElement::U32 | TensorElement::S32, true) => "b32",
         (TensorElement::U64, true) => "b64",
-        // An H100 stops at them: an illegal instruction.
+        // An H100 raises an illegal instruction error for these.
         (TensorElement::S64, true) => return None,
         (TensorElement::U32, _) => "u32",
         (TensorElement::S32, _) => "s32",
@@ -217,7 +217,7 @@ impl Reduce {
 }
 
 impl Reduction {
-    /// Joins `data` with what lies at an address, element by element.
+    /// Combines `data` with the memory at an address, element by element.
     fn apply(
         self,
         context: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! Cache eviction policies (PTX ISA, "createpolicy", "Cache Eviction Priority Hints"). They change how fast an access is,
-//! not what it does: a policy is a value without a meaning here.
+//! Cache eviction policies (PTX ISA, "createpolicy", "Cache Eviction Priority Hints"). They affect the speed of an
+//! access, not its result, so a policy is an opaque value here.
 
 use crate::context::Context;
 use crate::decode::{Decode, Form};

@@ -11,7 +11,7 @@ use crate::parse::{Space, Type};
 use crate::program::{Call, Callee, Destination, Function, Passed, Slot, function_at};
 use crate::unknown::UnknownBytes;
 
-/// Calls of one thread at a time: more than any stack has room for, unless frames are tiny.
+/// Maximum call depth of a thread: more than any stack has room for, unless frames are tiny.
 const DEEPEST: usize = 4096;
 /// Local memory of a thread on every architecture.
 const LOCAL_BYTES: u64 = 512 << 10;
@@ -81,7 +81,7 @@ fn address_kind(form: &mut Form<'_>) -> Decode<Type> {
     if matches!(kind.bits, 32 | 64) && !kind.is_float() { Ok(kind) } else { form.refuse() }
 }
 
-/// Finds out which functions can be called while they run. A call through a pointer may be one of any function.
+/// Determines which functions can be called recursively. A call through a pointer may call any function.
 pub(super) fn find_recursion(functions: &mut [Option<Function>], operations: &[operation::Operation], calls: &[Call]) {
     let known: Vec<usize> = (0..functions.len()).filter(|number| functions[*number].is_some()).collect();
     let mut starts: Vec<(u32, usize)> = Vec::new();
@@ -122,12 +122,12 @@ impl Operation {
         }
     }
 
-    /// Whether it allocates memory of the device heap, or frees it.
+    /// Whether it allocates or frees memory of the device heap.
     pub fn uses_heap(&self) -> bool {
         matches!(self, Operation::System(system, _) if system.uses_heap())
     }
 
-    /// Whether it needs local memory even where no variable lies there.
+    /// Whether it needs local memory even without local variables.
     pub fn uses_stack(&self) -> bool {
         !matches!(self, Operation::Call(_) | Operation::Return)
     }
@@ -156,11 +156,11 @@ impl Operation {
     }
 }
 
-/// Values on their way.
+/// Values being passed.
 #[derive(Default)]
 pub(super) struct Values {
     pub data: Vec<u8>,
-    /// What is not known of them.
+    /// Their undetermined bytes.
     pub unknown: UnknownBytes,
 }
 
@@ -184,12 +184,12 @@ pub(super) fn gather(context: &Context<'_>, lane: usize, base: u64, from: &[Pass
             }
         }
     }
-    // Structures are passed with the padding that they have.
+    // Structures are passed with their padding.
     values.unknown.mark_partial(context.pc);
     values
 }
 
-/// Gives values to a lane whose frame begins at `base`.
+/// Writes values to a lane whose frame begins at `base`.
 pub(super) fn scatter(warp: &mut Warp, lane: usize, base: u64, to: &[Passed], values: &Values) {
     let mut first = 0;
     for passed in to {
@@ -267,7 +267,7 @@ fn no_function(context: &mut Context<'_>, call: &Call, same: u32) -> Flow {
     Flow::Stop
 }
 
-/// Whether a lane can have another frame.
+/// Whether a lane has room for another frame.
 fn has_room(context: &Context<'_>, lane: usize, function: &Function) -> bool {
     let stack = &context.warp.local[lane];
     stack.frames().len() <= DEEPEST && stack.end() + function.frame.bytes <= LOCAL_BYTES
@@ -305,13 +305,13 @@ fn enter(context: &mut Context<'_>, lane: usize, call: &Call, index: u32, (numbe
     scatter(warp, lane, base, &function.parameters, &values);
 }
 
-/// Every register that each call has anew.
+/// The registers that every call has its own copy of.
 fn own_registers(function: &Function) -> impl Iterator<Item = Slot> + '_ {
     let addresses = function.addresses.iter().map(|(slot, _)| *slot);
     function.registers.iter().copied().chain(addresses)
 }
 
-/// Returns those lanes that go back to the same place as the first.
+/// Returns those lanes that have the same return address as the first.
 fn leave(context: &mut Context<'_>) -> Flow {
     let active = context.active;
     let place = |context: &Context<'_>, lane: usize| {

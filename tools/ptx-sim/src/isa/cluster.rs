@@ -1,4 +1,5 @@
-//! Thread block clusters (PTX ISA, "mapa", "barrier.cluster", "getctarank"). A launch without clusters has one of each block.
+//! Thread block clusters (PTX ISA, "mapa", "barrier.cluster", "getctarank"). Without clusters, each block is a cluster
+//! of one.
 
 use super::barrier::arriving_threads;
 use crate::cluster_addresses::{own_shared, shared_base, shared_rank};
@@ -10,7 +11,7 @@ use crate::memory::{generic_address, resolve};
 use crate::parse::{Space, Type};
 use crate::program::{Collective, Destination, Slot};
 
-/// A decoded instruction of clusters.
+/// A decoded cluster instruction.
 pub(crate) enum Operation {
     /// `mapa`: the address in the block of a rank, of shared memory or generic.
     MapAddress { generic: bool, address: Slot, rank: Slot, to: Destination },
@@ -91,7 +92,7 @@ impl Operation {
     }
 }
 
-/// The shared addresses that the active lanes have in a register; 0 where there is none, which is a finding.
+/// The shared addresses of the active lanes in a register; 0, with a finding, for one that is not shared.
 fn shared_addresses(context: &mut Context<'_>, generic: bool, address: Slot) -> [u64; LANES] {
     context.require(&[address]);
     let mut outside = 0;
@@ -132,7 +133,7 @@ fn map(context: &mut Context<'_>, generic: bool, address: Slot, rank: Slot, to: 
         let mapped = if generic { generic_address(Space::Shared, mapped) } else { mapped };
         context.set(to, lane, mapped);
     }
-    // Whoever asks for a block that is not there gets the own one.
+    // For a block that does not exist, the own block is used.
     for lane in lanes(outside) {
         context.set(to, lane, context.value(address, lane));
     }

@@ -7,7 +7,7 @@ use crate::decode::{Decode, Form, invalid};
 use crate::numeric::{Format, flush, sign_extend};
 use crate::parse::Type;
 
-/// A comparison: which orders of the operands make it true.
+/// A comparison: the set of orders of the operands for which it is true.
 #[derive(Clone, Copy)]
 struct Comparison {
     less: bool,
@@ -47,11 +47,11 @@ impl Comparison {
         }
     }
 
-    /// Whether it holds of two integers. Without branches, as for `.f32`, so that it is done in vectors.
+    /// Whether it holds for two integers. Branch-free, like that for `.f32`, so that it vectorises.
     fn of_integers(self, kind: Type) -> impl Fn(u64, u64) -> bool + Send + Sync + Copy {
         let unused = 64 - kind.bits.min(64);
         let sign = if kind.is_signed() { 0 } else { 1 << 63 };
-        // What is shifted to the top has the same order.
+        // Shifting to the top keeps the order.
         let key = move |value: u64| (value << unused ^ sign) as i64;
         move |a, b| {
             let (a, b) = (key(a), key(b));
@@ -95,8 +95,8 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
     Ok(Some(lanewise))
 }
 
-/// How a comparison and a predicate make a result: bit 0 where neither holds, bit 1 where the comparison does, bit 2 where the
-/// predicate does, bit 3 where both do.
+/// Truth table of the combination of a comparison and a predicate: bit 0: neither holds, bit 1: the comparison does,
+/// bit 2: the predicate does, bit 3: both do.
 type Combine = u64;
 
 /// The comparison alone.
@@ -135,7 +135,7 @@ fn set_predicate(form: &mut Form<'_>) -> Decode<Lanewise> {
     }
 }
 
-/// `setp`, where `holds` is the comparison of two elements of `kind`.
+/// `setp`, where `holds` compares two elements of `kind`.
 fn set_predicate_where(
     form: &mut Form<'_>,
     test: &Test,
@@ -189,7 +189,7 @@ fn set(form: &mut Form<'_>) -> Decode<Lanewise> {
     Lanewise::take(form, to, &[from; 2], move |v| if holds(v[0], v[1]) { yes } else { 0 })
 }
 
-/// A comparison of each half; a half of the result for each.
+/// Compares each half; the result has a half per comparison.
 fn set_halves(form: &mut Form<'_>, test: &Test, to: Type, from: Type) -> Decode<Lanewise> {
     let yes = match to.packed {
         2 => crate::numeric::Exact::from(1.0).round(Format::of(to), crate::numeric::Rounding::Nearest),

@@ -8,7 +8,7 @@ use crate::lanes::{lane_list, lanes};
 use crate::parse::Type;
 use crate::program::Slot;
 
-/// Why a kernel traps that waits for the whole grid, where the launch does not let it.
+/// Addition to the message of a trap in a kernel that waits for the whole grid, if the launch is not cooperative.
 const WITHOUT_GRID_WORKSPACE: &str = "; the kernel waits for the whole grid (this_grid().sync()), which takes a cooperative launch \
                                       (cudaLaunchCooperativeKernel), and this launch is none";
 
@@ -16,17 +16,17 @@ const WITHOUT_GRID_WORKSPACE: &str = "; the kernel waits for the whole grid (thi
 pub(crate) enum Operation {
     /// `bra`, `bra.uni`.
     Branch { target: u32, uniform: bool },
-    /// `brx.idx`: to the target with the index in the register. Lanes go one target after the other.
+    /// `brx.idx`: to the target whose index is in the register. Lanes take one target after another.
     Indexed { index: Slot, targets: Vec<u32> },
     /// `exit`, and `ret` of an entry.
     Exit,
-    /// `trap`, and `brkpt`, which ends a kernel where there is no debugger.
+    /// `trap`, and `brkpt`, which ends a kernel without a debugger.
     Trap,
     /// `griddepcontrol.wait`.
     WaitForPreviousGrid,
     /// `griddepcontrol.launch_dependents`.
     LaunchDependents,
-    /// `nanosleep`, `pmevent`: nothing to do.
+    /// `nanosleep`, `pmevent`: no effect.
     Nothing,
 }
 
@@ -110,7 +110,7 @@ impl Operation {
     }
 }
 
-/// Sends the lanes with the same index as the first one to their target; the others execute the branch again.
+/// Sends the lanes with the same index as the first to their target; the others repeat the branch.
 fn indexed_branch(context: &mut Context<'_>, index: Slot, targets: &[u32]) -> Flow {
     context.require(&[index]);
     let active = context.active;

@@ -25,13 +25,13 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
     }
 }
 
-/// What a conversion does besides converting.
+/// The options of a conversion.
 #[derive(Clone, Copy)]
 struct Conversion {
     to: Type,
     from: Type,
     rounding: Rounding,
-    /// Rounds to an integral value first.
+    /// Rounding to an integral value before the conversion.
     integral: Option<Rounding>,
     flush: bool,
     saturate: bool,
@@ -56,7 +56,7 @@ fn convert(form: &mut Form<'_>) -> Decode<Lanewise> {
         if from != Type::F32 {
             return form.refuse();
         }
-        // The first operand goes to the upper half.
+        // The first operand goes into the upper half.
         return Lanewise::take(form, to, &[from; 2], move |v| conversion.apply(v[0]) << 16 | conversion.apply(v[1]));
     }
     let destination = form.wide_destination(to)?;
@@ -94,7 +94,7 @@ impl Conversion {
         self.extend(if self.saturate { value.clamp(least, most) } else { value } as u64)
     }
 
-    /// Out-of-range values are clamped; NaN gives 0, or the top bit alone when 64 bits are involved.
+    /// Out-of-range values are clamped; NaN gives 0, or only the top bit set if 64 bits are involved.
     fn float_to_integer(self, bits: u64) -> u64 {
         let value = self.operand(bits);
         if value.is_nan() {
@@ -113,7 +113,7 @@ impl Conversion {
         if flushes { 0.0_f64.copysign(value) } else { value }
     }
 
-    /// Whether `.f32` stays as it is, which makes this a plain copy.
+    /// Whether it leaves `.f32` unchanged, as a plain copy.
     fn is_copy(self) -> bool {
         self.to == Type::F32 && self.from == Type::F32 && self.integral.is_none() && !self.flush && !self.saturate
     }
@@ -132,8 +132,8 @@ impl Conversion {
         self.finish(Exact::from(value).round(Format::of(self.to), self.rounding))
     }
 
-    /// PTX leaves open which NaN a NaN becomes; this is what hardware was seen to do: `.bf16` becomes `.f32` by a shift,
-    /// other conversions from or to `.f64` keep the payload, others and `.ftz` give the canonical NaN.
+    /// PTX does not specify which NaN results from a NaN. This is the observed behaviour of hardware: `.bf16` to `.f32`
+    /// is a shift, other conversions from or to `.f64` keep the payload, all others and `.ftz` give the canonical NaN.
     fn nan(self, bits: u64) -> u64 {
         let (to, from) = (Format::of(self.to), Format::of(self.from));
         if (to, from) == (Format::F32, Format::BF16) {
@@ -189,7 +189,7 @@ fn convert_address(form: &mut Form<'_>) -> Decode<Lanewise> {
     }
 }
 
-/// Constant variables lie among the buffers here: what tells them apart is where the entry has them.
+/// Constant variables are placed among the buffers here, and recognised by the entry's layout.
 fn is_in_space(form: &mut Form<'_>) -> Decode<Lanewise> {
     if form.flag("shared::cluster") {
         let to = form.destination(Type::PREDICATE)?;

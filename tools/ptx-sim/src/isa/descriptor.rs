@@ -1,11 +1,11 @@
-//! Where the matrices of `wgmma` lie in shared memory (PTX ISA, "Matrix Descriptor", "Strides").
+//! Layout of the matrices of `wgmma` in shared memory (PTX ISA, "Matrix Descriptor", "Strides").
 
 use crate::cluster_addresses::shared_base;
 use crate::memory::Swizzle;
 
-/// Bytes that operands are read in.
+/// Bytes per read of an operand.
 pub(super) const CHUNK: u64 = 16;
-/// Elements of 16 bits of a chunk.
+/// Number of 16-bit elements in a chunk.
 pub(super) const CHUNK_ELEMENTS: usize = 8;
 
 /// A matrix descriptor (PTX ISA, "Matrix Descriptor").
@@ -19,7 +19,7 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// That of a warp of the block of a rank: a descriptor has no room for more than the address in a block.
+    /// The descriptor of a warp in the block with this rank: a descriptor only has room for an address within a block.
     pub fn new(bits: u64, rank: u32) -> Descriptor {
         let offset = |shift: u32| (bits >> shift & 0x3fff) << 4;
         let swizzle = match bits >> 62 {
@@ -35,7 +35,7 @@ impl Descriptor {
     /// The address of a chunk along K of the `row`-th row or column.
     pub fn chunk_along_k(self, row: usize, chunk: usize) -> u64 {
         let (row, k) = (row as u64, chunk as u64);
-        // Rows of a core matrix are as far apart as the swizzle's are long.
+        // The pitch of a core matrix's rows is the span of the swizzle.
         let (pitch, along_k) = match self.swizzle {
             Swizzle::None => (CHUNK, self.leading),
             swizzle => (swizzle.row_bytes(), CHUNK),
@@ -43,7 +43,7 @@ impl Descriptor {
         self.swizzle.apply(self.start + row % 8 * pitch + row / 8 * self.stride + k * along_k)
     }
 
-    /// The address of the chunk of 8 elements of 16 bits along M or N that begins at `row`, at depth `k`.
+    /// The address of the chunk of eight 16-bit elements along M or N that begins at `row`, at depth `k`.
     pub fn chunk_along_rows(self, row: usize, k: usize) -> u64 {
         let (chunk, k) = (row as u64 / CHUNK_ELEMENTS as u64, k as u64);
         let place = match self.swizzle {

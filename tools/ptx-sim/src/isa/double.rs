@@ -1,12 +1,12 @@
-//! Arithmetic of `.f64` in directed rounding modes, which the host does not offer, and the approximations of which CUDA's
-//! mathematics begins.
+//! `.f64` arithmetic in directed rounding modes, which the host does not offer, and the approximations on which CUDA's
+//! math library is based.
 
 use rustc_apfloat::ieee::Double;
 use rustc_apfloat::{Float, Round};
 
 use crate::numeric::Rounding;
 
-/// What is computed.
+/// An arithmetic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arithmetic {
     Add,
@@ -19,7 +19,7 @@ pub(super) enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// The operation with that opcode.
+    /// The operation of an opcode.
     pub fn of(opcode: &str) -> Arithmetic {
         match opcode {
             "add" => Arithmetic::Add,
@@ -32,8 +32,8 @@ impl Arithmetic {
         }
     }
 
-    /// The result, rounded; `operands` are bits. A NaN among them is kept, made quiet; where none goes in, the NaN that comes out
-    /// has its sign set. This is what the H100 gave.
+    /// The rounded result; `operands` are bits. A NaN operand is propagated, made quiet. A NaN that arises without a
+    /// NaN operand has its sign set. Observed on an H100.
     pub fn compute(self, operands: &[u64; 4], rounding: Rounding) -> u64 {
         let nearest = self.nearest(operands.map(f64::from_bits));
         if nearest.is_nan() {
@@ -61,7 +61,7 @@ impl Arithmetic {
         result.value.to_bits() as u64
     }
 
-    /// The NaN that is kept of those that go in.
+    /// The NaN operand that is propagated, if any.
     fn kept_nan(self, &[a, b, c, _]: &[u64; 4]) -> Option<u64> {
         let first_to_last: &[u64] = match self {
             Arithmetic::Add | Arithmetic::Subtract | Arithmetic::Multiply => &[b, a],
@@ -85,20 +85,20 @@ impl Arithmetic {
     }
 }
 
-/// The NaN of arithmetic on none.
+/// The NaN that arises from operands that are not NaN.
 const NEW_NAN: u64 = 0xfff8_0000_0000_0000;
 
-/// The NaN with these bits, as one that does not signal.
+/// Makes a NaN quiet.
 pub(super) const fn quiet(nan: u64) -> u64 {
     nan | 1 << 51
 }
 
-/// A step of a sum that a tensor core makes of `.f64`: `a · b + sum`, rounded to nearest, of bits; with NaN as `fma` has them.
+/// A step of a tensor core's `.f64` sum: `a · b + sum`, rounded to nearest, on bits; NaN as for `fma`.
 pub(super) fn multiply_add(a: u64, b: u64, sum: u64) -> u64 {
     Arithmetic::MultiplyAdd.compute(&[a, b, sum, 0], Rounding::Nearest)
 }
 
-/// The root of a number that has one. It is never subnormal; scaled, neither is the square's error.
+/// The square root of a non-negative number. It is never subnormal, nor, after scaling, is the square's error.
 fn square_root(value: f64, rounding: Rounding) -> u64 {
     const SCALE: f64 = (1_u128 << 120) as f64;
     if value == 0.0 || value.is_infinite() {
