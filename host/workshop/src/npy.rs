@@ -158,7 +158,7 @@ impl Number for f32 {
     }
 }
 
-/// [`write`] for elements of type `element`; bf16 as its bits, `'<u2'`.
+/// [`write()`] for elements of type `element`; bf16 as its bits, `'<u2'`.
 ///
 /// # Errors
 /// As [`files::replace`].

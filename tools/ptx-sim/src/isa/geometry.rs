@@ -1,4 +1,4 @@
-//! What instructions on textures and surfaces have in common: the geometry, the handle, coordinates.
+//! Shared by texture and surface instructions: geometry, handle, coordinates.
 
 use crate::context::Context;
 use crate::decode::{Decode, Form, invalid, unsupported};
@@ -15,7 +15,7 @@ const GEOMETRIES: [(&str, Geometry); 5] = [
     ("a2d", Geometry::Planes),
 ];
 
-/// Geometries that are not there, and what they are.
+/// Unsupported geometries, and their names.
 const OTHERS: [(&str, &str); 4] = [
     ("cube", "cubemaps"),
     ("acube", "layered cubemaps"),
@@ -31,7 +31,7 @@ pub(super) fn take(form: &mut Form<'_>) -> Decode<Geometry> {
     form.choice(&GEOMETRIES).map_or_else(|| form.refuse(), Ok)
 }
 
-/// Where a lane reads or writes.
+/// The coordinates of an access.
 pub(crate) struct Coordinates {
     pub layer: Option<Slot>,
     /// Column, row, slice.
@@ -39,7 +39,7 @@ pub(crate) struct Coordinates {
 }
 
 impl Coordinates {
-    /// Of a geometry, each of type `kind`. What follows them, to fill a vector, is ignored.
+    /// The coordinates for a geometry, each of type `kind`. Further operands, which pad a vector, are ignored.
     pub fn take(form: &mut Form<'_>, operands: &[Operand], geometry: Geometry, kind: Type) -> Decode<Coordinates> {
         let items = match operands {
             [Operand::Vector(items)] => items.as_slice(),
@@ -60,29 +60,29 @@ impl Coordinates {
         Ok(Coordinates { layer, places: places.collect::<Decode<_>>()? })
     }
 
-    /// Reports those that are not known.
+    /// Reports undetermined coordinates.
     pub fn require(&self, context: &mut Context<'_>) {
         context.require(&self.places);
         context.require(self.layer.as_slice());
     }
 
-    /// The integers of a lane.
+    /// The integer coordinates of a lane.
     pub fn integers(&self, context: &Context<'_>, lane: usize) -> Vec<i64> {
         self.places.iter().map(|place| sign_extend(context.value(*place, lane), 32)).collect()
     }
 
-    /// The numbers of a lane.
+    /// The floating-point coordinates of a lane.
     pub fn numbers(&self, context: &Context<'_>, lane: usize) -> Vec<f32> {
         self.places.iter().map(|place| f32::from_bits(context.value(*place, lane) as u32)).collect()
     }
 
-    /// The layer of a lane, if there are layers.
+    /// The layer of a lane, if the geometry has layers.
     pub fn layer(&self, context: &Context<'_>, lane: usize) -> Option<u64> {
         self.layer.map(|layer| context.value(layer, lane))
     }
 }
 
-/// What is asked of an object (`txq`, `suq`).
+/// The queried property of an object (`txq`, `suq`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Query {
     Width,
@@ -124,7 +124,7 @@ impl QueryOperation {
         }
     }
 
-    /// The answer for a geometry of that extent.
+    /// The result for a geometry of this extent.
     pub fn answer(&self, geometry: Geometry, [width, height, depth]: [u64; 3]) -> u64 {
         match self.query {
             Query::Width => width,

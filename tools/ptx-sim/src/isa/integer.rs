@@ -8,7 +8,7 @@ use crate::numeric::{integer, sign_extend, zero_extend};
 use crate::parse::{Kind, Type};
 use crate::program::Destination;
 
-/// Which half of a product is wanted.
+/// Which half of a product is the result.
 #[derive(Clone, Copy)]
 enum Part {
     Low,
@@ -69,7 +69,7 @@ fn add_like(form: &mut Form<'_>) -> Decode<Lanewise> {
     }
 }
 
-/// The result of two numbers of 32 bits that is the nearest to what `operation` gives.
+/// `operation` on two 32-bit numbers, clamped to 32 bits.
 fn saturated(
     form: &mut Form<'_>,
     kind: Type,
@@ -102,7 +102,8 @@ fn add_with_carry(form: &mut Form<'_>, takes_carry: bool) -> Decode<Lanewise> {
     let (a, b) = (form.source(kind)?, form.source(kind)?);
     let carry = form.carry();
     let compute = move |v: &[u64; 4]| {
-        // A borrow is kept inverted, as by the hardware: what nvcc makes of a division of 128 bits adds behind a subtraction.
+        // The borrow is stored inverted, as in hardware: nvcc's 128-bit division uses an addition with carry after a
+        // subtraction.
         let carry_in = if takes_carry { i128::from(v[2] ^ u64::from(subtract)) } else { 0 };
         let (a, b) = (i128::from(v[0]), i128::from(v[1]));
         let result = if subtract { a - b - carry_in } else { a + b + carry_in };
@@ -117,7 +118,7 @@ fn add_with_carry(form: &mut Form<'_>, takes_carry: bool) -> Decode<Lanewise> {
     Ok(Lanewise::new(destination, sources, move |v| compute(v)[0]))
 }
 
-/// The wanted part of `a · b`.
+/// The selected part of `a · b`.
 fn product(a: u64, b: u64, kind: Type, part: Part) -> u64 {
     match part {
         Part::Low => a.wrapping_mul(b),
@@ -154,7 +155,7 @@ fn part(form: &mut Form<'_>) -> Decode<Part> {
 fn multiply(form: &mut Form<'_>) -> Decode<Lanewise> {
     let (part, kind) = (part(form)?, integer_kind(form)?);
     let result = product_kind(form, kind, part)?;
-    // Each part by itself, so that the lanes are done in vectors.
+    // Separate code per part, so that the lanes vectorise.
     let sources = &[kind; 2];
     match part {
         Part::Low => Lanewise::take(form, result, sources, move |v| product(v[0], v[1], kind, Part::Low)),
@@ -229,7 +230,7 @@ fn multiply_24(form: &mut Form<'_>) -> Decode<Lanewise> {
     })
 }
 
-/// Division by zero gives an unspecified value on hardware; here all ones for `div` and the dividend for `rem`.
+/// Division by zero is unspecified on hardware; here `div` gives all ones and `rem` the dividend.
 fn divide(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = integer_kind(form)?;
     let remainder = form.opcode() == "rem";

@@ -1,12 +1,12 @@
-//! The forms of arithmetic, logic, conversion and comparison that are executed: a decoder takes modifiers in any
-//! combination, of which PTX has few, and only these have been compared with a GPU.
+//! The executed forms of arithmetic, logic, conversion and comparison. Decoders accept modifiers in any combination, of
+//! which PTX has only some; exactly the forms listed here have been compared with a GPU.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use crate::parse::Type;
 
-/// Opcodes with their modifiers; `{a,b}` is one of the alternatives.
+/// Opcodes with their modifiers; `{a,b}` lists alternatives.
 const FORMS: &[&str] = &[
     // Integers.
     "{add,sub,min,max}.{u16,u32,u64,s16,s32,s64}",
@@ -129,7 +129,7 @@ pub fn lanewise_forms() -> impl Iterator<Item = String> {
     FORMS.iter().flat_map(|pattern| expand_forms(pattern))
 }
 
-/// The forms that a pattern stands for: `{a,b}` is one of the alternatives, which may be empty, in every combination.
+/// Expands a pattern into its forms: `{a,b}` lists alternatives, which may be empty.
 ///
 /// ```
 /// assert_eq!(ptx_sim::expand_forms("add{,.sat}.{s16,s32}"), ["add.s16", "add.s32", "add.sat.s16", "add.sat.s32"]);
@@ -148,13 +148,13 @@ pub fn expand_forms(pattern: &str) -> Vec<String> {
     texts.collect()
 }
 
-/// Whether a form is one of those, its modifiers in any order but for types.
+/// Whether a form is in the list, with its modifiers (except types) in any order.
 pub(super) fn is_known(name: &str) -> bool {
     static KNOWN: OnceLock<HashSet<String>> = OnceLock::new();
     KNOWN.get_or_init(|| lanewise_forms().map(|form| ordered(&form)).collect()).contains(&ordered(name))
 }
 
-/// A form with its modifiers in alphabetic order, and then the types in theirs.
+/// The form with its modifiers sorted, followed by its types in their order.
 fn ordered(name: &str) -> String {
     let mut parts = name.split('.');
     let opcode = parts.next().unwrap_or_default();

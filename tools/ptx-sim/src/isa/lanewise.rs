@@ -1,4 +1,4 @@
-//! Instructions that compute each lane's result from that lane's operands alone.
+//! Instructions that compute each lane's result from its own operands only.
 
 use super::propagate::dependent_bits;
 use crate::context::Context;
@@ -10,7 +10,7 @@ use crate::parse::Type;
 use crate::program::{Destination, Slot};
 use crate::unknown::Unknown;
 
-/// One such instruction: up to four operands, one or two results.
+/// Such an instruction: up to four operands, one or two results.
 pub(crate) struct Lanewise {
     sources: [Slot; 4],
     source_count: usize,
@@ -23,7 +23,7 @@ enum Function {
 }
 
 impl Lanewise {
-    /// `destination = function(sources)`. Operands that the instruction lacks have any value.
+    /// `destination = function(sources)`. Missing operands have arbitrary values.
     pub fn new(
         destination: Destination,
         sources: &[Slot],
@@ -90,7 +90,7 @@ impl Lanewise {
         }
     }
 
-    /// The same where operands are not all known in some lanes.
+    /// [`Self::execute`] for lanes with undetermined operands.
     #[cold]
     fn execute_with_unknown(&self, context: &mut Context<'_>, lanes_with_unknown: u32) {
         let registers = &mut context.warp.registers;
@@ -113,7 +113,7 @@ impl Lanewise {
         }
     }
 
-    /// What is not known of the results in a lane.
+    /// The undetermined bits of the results in a lane.
     fn unknown_results(&self, registers: &Registers, lane: usize) -> [Option<Unknown>; 2] {
         let operands = self.sources.map(|slot| registers.values[slot as usize][lane]);
         let unknown = self.sources.map(|slot| registers.unknown(slot, lane));

@@ -1,4 +1,4 @@
-//! Matrix instructions of a warp (PTX ISA, "mma", "ldmatrix", "stmatrix").
+//! Warp-level matrix instructions (PTX ISA, "mma", "ldmatrix", "stmatrix").
 
 use super::{mma, sparse};
 use crate::context::{Context, Direction, Faults, Left, Place, Traffic};
@@ -24,9 +24,9 @@ const ROW_BYTES: usize = 16;
 
 /// A decoded matrix instruction.
 pub(crate) enum Operation {
-    /// `d = a · b + c` of f16 or bf16.
+    /// `d = a · b + c` for f16 or bf16.
     Multiply(Multiply),
-    /// `d = a · b + c` of other types.
+    /// `d = a · b + c` for other types.
     MultiplyOther(mma::Multiply),
     /// `mma.sp`.
     MultiplySparse(sparse::Multiply),
@@ -116,7 +116,7 @@ fn load_or_store(form: &mut Form<'_>) -> Decode<Operation> {
 }
 
 impl Operation {
-    /// Executes it. Missing lanes were reported; they count as holding zeros.
+    /// Executes it. Missing lanes have been reported and count as zeros.
     pub fn execute(&self, context: &mut Context<'_>) {
         match self {
             Operation::Multiply(multiply) => multiply.execute(context),
@@ -129,8 +129,8 @@ impl Operation {
     }
 }
 
-/// Row and column of the `index`-th of the elements that `lane` holds of a 16-row tile, two neighbours to a register:
-/// first rows 0–7, then 8–15, then the next eight columns.
+/// Row and column of the `index`-th element that `lane` holds of a 16-row tile, two neighbours per register: first rows
+/// 0–7, then 8–15, then the next eight columns.
 pub(super) fn element(lane: usize, index: usize) -> (usize, usize) {
     let (register, half) = (index / 2, index % 2);
     (lane / 4 + 8 * (register % 2), lane % 4 * 2 + half + 8 * (register / 2))
@@ -185,8 +185,8 @@ impl Multiply {
         context.cluster.counters.mma_multiply_accumulates += (M * N * self.depth) as u64;
     }
 
-    /// What is not known of the results, by lane and register: a row depends on that of A, a column on that of B, an element
-    /// on that of C.
+    /// The undetermined results by lane and register: those in a row that is undetermined in A, in a column that is in
+    /// B, or of an element that is in C.
     fn unknown_results(&self, context: &Context<'_>) -> Vec<(usize, usize, Unknown)> {
         let slots: Vec<Slot> = [&self.a, &self.b, &self.c].into_iter().flatten().copied().collect();
         if context.unknown_in(&slots, context.active) == 0 {
@@ -277,7 +277,7 @@ fn transpose(context: &mut Context<'_>, from: Slot, to: Destination) {
     }
 }
 
-/// What is not known of one half of a register.
+/// The undetermined bits of one half of a register.
 fn half_of(register: Option<Unknown>, half: usize) -> Option<Unknown> {
     register.and_then(|unknown| unknown.with_bits(unknown.bits >> (16 * half) & 0xffff))
 }
@@ -291,7 +291,7 @@ fn halves(lane: usize, transposed: bool) -> [(usize, usize); 2] {
     }
 }
 
-/// Rows of so many matrices.
+/// Total number of rows of this many matrices.
 fn rows_of(matrices: usize) -> usize {
     ROWS * matrices
 }
@@ -368,7 +368,7 @@ fn store_matrices(context: &mut Context<'_>, address: Address, from: &[Slot], tr
         let place = Place::shared(lane, address, ROW_BYTES as u64);
         match unknown.get(lane).filter(|unknown| !unknown.is_empty()) {
             None => context.write(&mut faults, place, &rows[lane]),
-            // In shared memory nothing makes use of them.
+            // Storing them to shared memory is not a use.
             Some(unknown) => context.write_values(&mut faults, place, &rows[lane], unknown, &mut Left::default()),
         }
         traffic.add(lane, Space::Shared, address);

@@ -1,8 +1,8 @@
 //! Barriers in shared memory that count arrivals and bytes copied (PTX ISA, "mbarrier", "cp.async.mbarrier.arrive").
 //!
-//! A wait whose phase is not over parks its lanes until it is. When no warp of the block can go on, all waits return
-//! false, as hardware does after a time; when that changes nothing, it is a deadlock. `test_wait` does the same: a loop
-//! around it costs nothing.
+//! A wait whose phase has not completed parks its lanes. If no warp of the block can continue, all waits return false,
+//! as hardware does after a time limit; if that changes nothing, it is a deadlock. `test_wait` is treated alike, so
+//! that a polling loop costs nothing.
 
 use crate::context::{Context, Faults, Flow};
 use crate::decode::{Decode, Form, invalid};
@@ -34,7 +34,7 @@ pub(crate) enum Action {
     CompleteBytes { bytes: Slot },
     /// `test_wait`, `try_wait`.
     Wait { parity: bool, operand: Slot, to: Destination },
-    /// `cp.async.mbarrier.arrive`; `counted` when the arrival is one of those expected (`.noinc`).
+    /// `cp.async.mbarrier.arrive`; `counted` if the arrival is among the expected ones (`.noinc`).
     ArriveAfterCopies { counted: bool },
 }
 
@@ -86,7 +86,7 @@ fn mbarrier(form: &mut Form<'_>) -> Decode<Operation> {
         let address = form.address(space)?;
         let operand = form.source(if parity { Type::B32 } else { Type::B64 })?;
         if form.remaining() > 0 {
-            // How long the hardware may suspend the thread.
+            // Suspend-time hint of the wait.
             form.source(Type::B32)?;
         }
         return Ok(Operation::At { space, address, action: Action::Wait { parity, operand, to }, relaxed });
@@ -131,7 +131,8 @@ fn arrival(
 }
 
 impl Operation {
-    /// How it accesses the mbarrier: beginning and ending one are ordinary writes, everything else is atomic.
+    /// The memory semantics of its access: initialisation and invalidation are ordinary writes, everything else is
+    /// atomic.
     pub fn semantics(&self) -> Semantics {
         match self {
             Operation::At { action: Action::Init { .. } | Action::Invalidate, .. } => Semantics::WEAK,
@@ -240,7 +241,7 @@ impl Action {
     }
 }
 
-/// Lets an mbarrier wait for the copies a thread began with `cp.async`.
+/// Makes an mbarrier wait for the copies that a thread started with `cp.async`.
 fn arrive_after_copies(context: &mut Context<'_>, lane: usize, place: u64, counted: bool) -> Result<(), String> {
     for index in 0..context.warp.copies[lane].pending.len() {
         let copy = context.warp.copies[lane].pending[index].clone();
@@ -255,7 +256,7 @@ fn arrive_after_copies(context: &mut Context<'_>, lane: usize, place: u64, count
     }
     match counted {
         true => context.cluster.mbarriers.arrive(place, 1, false).map(drop),
-        // The pending count is raised by the arrival it then counts.
+        // Without `.noinc`, the pending count is incremented by the arrival itself.
         false => Ok(()),
     }
 }
@@ -299,8 +300,8 @@ fn wait(
     Flow::Next
 }
 
-/// What is wrong with a wait by parity that saw the end of the phase before `phase`, when its thread knew the end of the
-/// first `known` phases: where the last but one had not ended, the parity would have been that of the one before it.
+/// The problem of a wait by parity that saw the end of the phase before `phase`, if its thread only knows that the
+/// first `known` phases have ended: the parity would be the same if the last but one had not ended.
 fn ambiguity(phase: u64, known: u64) -> Option<String> {
     let (seen, before) = (phase.checked_sub(1)?, phase.checked_sub(2)?);
     (known < seen).then(|| {

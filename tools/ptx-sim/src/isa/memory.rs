@@ -14,7 +14,7 @@ use crate::unknown::UnknownBytes;
 /// Bytes of the widest access (`.v8.b32`, `.v4.b64`).
 const WIDEST: usize = 32;
 
-/// Bytes that `discard` takes.
+/// Bytes discarded by `discard`.
 const LINE: u64 = 128;
 
 /// A decoded load, store or prefetch.
@@ -25,13 +25,13 @@ pub(crate) enum Operation {
     Store { space: Option<Space>, address: Address, kind: Type, from: Vec<Slot>, semantics: Semantics },
     /// `prefetch`, `applypriority`: have no effect on results.
     Prefetch,
-    /// `discard`: what was written there is lost.
+    /// `discard`: the data written there is lost.
     Discard { space: Option<Space>, address: Address },
-    /// `prefetch.tensormap`: neither, but there has to be one.
+    /// `prefetch.tensormap`: also without effect, but the map must exist.
     PrefetchTensorMap { space: Option<Space>, address: Address },
 }
 
-/// Modifiers that say how an access is cached, which does not change what it does here.
+/// Caching modifiers, which do not change the result.
 const HINTS: &[&str] = &[
     "weak",
     "cta",
@@ -59,7 +59,7 @@ const HINTS: &[&str] = &[
     "L2::256B",
 ];
 
-/// How far a strong access reaches: over the GPU unless it says otherwise.
+/// The scope of a strong access; `.gpu` by default.
 pub(super) fn scope(form: &Form<'_>) -> Strength {
     match () {
         () if form.has("cta") => Strength::Block,
@@ -68,7 +68,7 @@ pub(super) fn scope(form: &Form<'_>) -> Strength {
     }
 }
 
-/// Takes all [`HINTS`] and the modifiers that say how an access is ordered.
+/// Takes all [`HINTS`] and the modifiers for memory ordering.
 pub(super) fn take_hints(form: &mut Form<'_>) -> Semantics {
     let (acquires, releases) = (form.flag("acquire"), form.flag("release"));
     let relaxed = form.flag("relaxed") | form.flag("mmio");
@@ -97,11 +97,11 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     }
 }
 
-/// Takes hints, the space, vector size and element type. Values of 128 bits, whose size is none, are two of 64.
+/// Takes hints, the space, vector size and element type. A 128-bit value is treated as two of 64 bits.
 fn shape(form: &mut Form<'_>) -> Decode<(Semantics, Option<Space>, Option<usize>, Type)> {
     let semantics = take_hints(form);
     let space = form.take(Space::parse).map(|space| match space {
-        // Parameters of functions lie in local memory.
+        // Parameters of functions are in local memory.
         Space::Parameter if form.is_in_function() => Space::Local,
         space => space,
     });
@@ -176,7 +176,7 @@ fn prefetch(form: &mut Form<'_>) -> Decode<Operation> {
     Ok(Operation::Prefetch)
 }
 
-/// `applypriority`: the 128 bytes of an address, which is a multiple of that, may be evicted like others again.
+/// `applypriority`: resets the eviction priority of the 128 bytes at an address, which is a multiple of 128.
 fn apply_priority(form: &mut Form<'_>) -> Decode<Operation> {
     let space = form.take(Space::parse);
     if !form.flag("L2::evict_normal") || !matches!(space, None | Some(Space::Global)) {
@@ -189,7 +189,7 @@ fn apply_priority(form: &mut Form<'_>) -> Decode<Operation> {
     }
 }
 
-/// `discard`: the 128 bytes of an address, which is a multiple of that.
+/// `discard`: the 128 bytes at an address, which is a multiple of 128.
 fn discard(form: &mut Form<'_>) -> Decode<Operation> {
     let space = form.take(Space::parse);
     if !form.flag("L2") || !matches!(space, None | Some(Space::Global)) {
@@ -225,7 +225,7 @@ impl Operation {
     }
 }
 
-/// What lies there is looked at by the copy that uses it.
+/// Checks that the address is accessible; its contents are checked by the copy that uses the map.
 fn prefetch_tensor_map(context: &mut Context<'_>, space: Option<Space>, address: Address) {
     context.require(&[address.base]);
     let mut faults = Faults::default();
@@ -249,7 +249,7 @@ fn execute_discard(context: &mut Context<'_>, space: Option<Space>, address: Add
     context.report_faults(faults);
 }
 
-/// Calls a function that has the number of bytes of an access as a parameter; false for numbers that no access has.
+/// Calls a function with the number of bytes of an access as const parameter; false for numbers that no access has.
 macro_rules! by_bytes {
     ($bytes:expr, $function:ident($($argument:expr),*)) => {
         match $bytes {
@@ -296,7 +296,7 @@ fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Addres
     }
 }
 
-/// Loads in all active lanes at once; false, and nothing is done, when that has to be done lane by lane.
+/// Loads in all active lanes at once; false, without effect, if it has to be done lane by lane.
 fn load_together<const BYTES: usize>(
     context: &mut Context<'_>,
     space: Option<Space>,
@@ -321,7 +321,7 @@ fn load_together<const BYTES: usize>(
     true
 }
 
-/// The values of `WIDTH` bytes from byte `first` on, by lane, as a register has them.
+/// The values of `WIDTH` bytes from byte `first` on, by lane, extended as in a register.
 fn values<const WIDTH: usize, const BYTES: usize>(
     data: &[[u8; BYTES]; LANES],
     first: usize,
@@ -338,7 +338,7 @@ fn values<const WIDTH: usize, const BYTES: usize>(
     row
 }
 
-/// Stores in all active lanes at once; false, and nothing is done, when that has to be done lane by lane.
+/// Stores in all active lanes at once; false, without effect, if it has to be done lane by lane.
 fn store_together<const BYTES: usize>(
     context: &mut Context<'_>,
     space: Option<Space>,
@@ -398,7 +398,7 @@ fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Addre
     context.note_left(left);
 }
 
-/// Says what is not known of values that a lane loaded.
+/// Sets the undetermined bits of values that a lane loaded.
 #[cold]
 pub(super) fn set_unknown(
     context: &mut Context<'_>,
@@ -416,7 +416,7 @@ pub(super) fn set_unknown(
     }
 }
 
-/// What is not known of the bytes that a lane stores.
+/// The undetermined bits of the bytes that a lane stores.
 #[cold]
 pub(super) fn stored_unknown(context: &Context<'_>, lane: usize, kind: Type, from: &[Slot]) -> UnknownBytes {
     let width = kind.bytes() as usize;

@@ -22,7 +22,7 @@ pub(crate) struct Multiply {
     result: Element,
 }
 
-/// Rows and depth of a shape, in the name of which `n8` stands between.
+/// Rows and depth by shape name; `n8` is in between.
 const SHAPES: [(&str, (usize, usize)); 11] = [
     ("m8n8k4", (8, 4)),
     ("m8n8k16", (8, 16)),
@@ -37,7 +37,7 @@ const SHAPES: [(&str, (usize, usize)); 11] = [
     ("m16n8k256", (16, 256)),
 ];
 
-/// Whether there is an `mma` of that shape for elements of that type.
+/// Whether an `mma` of this shape exists for elements of this type.
 fn exists(a: Element, shape: (usize, usize)) -> bool {
     let shapes: &[(usize, usize)] = match a {
         Element::Tf32 => &[(16, 4), (16, 8)],
@@ -93,7 +93,7 @@ pub(super) fn result_register(kind: Element) -> crate::parse::Type {
 }
 
 impl Multiply {
-    /// Executes it. Missing lanes were reported; they count as holding zeros.
+    /// Executes it. Missing lanes have been reported and count as zeros.
     pub fn execute(&self, context: &mut Context<'_>) {
         for slots in [&self.a, &self.b, &self.c] {
             context.require(slots);
@@ -120,13 +120,13 @@ impl Multiply {
     }
 }
 
-/// Row and column of an element of A that a lane holds, of which a register has `elements`; whether A has 16 rows.
+/// Row and column of an element of A that a lane holds, with `elements` per register, for a matrix of 16 rows or not.
 pub(super) fn place_of_a(lane: usize, register: usize, index: usize, elements: usize, tall: bool) -> (usize, usize) {
     let (row, step) = if tall { (lane / 4 + 8 * (register % 2), register / 2) } else { (lane / 4, register) };
     (row, lane % 4 * elements + index + 4 * elements * step)
 }
 
-/// The elements of C, of `rows` rows.
+/// Collects the elements of C, with `rows` rows.
 pub(super) fn gather_c(context: &Context<'_>, slots: &[Slot], kind: Element, rows: usize) -> Vec<u64> {
     let elements = kind.per_register();
     let mut c = vec![0; rows * N];
@@ -138,7 +138,7 @@ pub(super) fn gather_c(context: &Context<'_>, slots: &[Slot], kind: Element, row
     c
 }
 
-/// Gives the lanes their elements of D.
+/// Distributes the elements of D to the lanes.
 pub(super) fn scatter_d(context: &mut Context<'_>, destinations: &[Destination], kind: Element, d: &[u64]) {
     let elements = kind.per_register();
     for lane in lanes(context.active) {
@@ -150,12 +150,12 @@ pub(super) fn scatter_d(context: &mut Context<'_>, destinations: &[Destination],
     }
 }
 
-/// Place in C of the `index`-th element that a lane holds.
+/// Index in C of the `index`-th element that a lane holds.
 fn place_of_c(lane: usize, index: usize) -> usize {
     (lane / 4 + 8 * (index / 2)) * N + lane % 4 * 2 + index % 2
 }
 
-/// Gives every element that a lane holds to `take`.
+/// Calls `take` for every element that a lane holds.
 pub(super) fn each_element(
     context: &Context<'_>,
     lane: usize,

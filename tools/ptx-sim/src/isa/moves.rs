@@ -1,6 +1,6 @@
 //! Copies between registers, packing and unpacking (PTX ISA, "mov").
 //!
-//! A copy of what nobody wrote is not an error: compilers copy values that a later select or branch ignores.
+//! Copying an uninitialised value is not an error: compilers copy values that a later select or branch ignores.
 
 use crate::context::Context;
 use crate::decode::{Decode, Form, invalid};
@@ -12,11 +12,11 @@ use crate::unknown::Unknown;
 
 /// A decoded `mov`.
 pub(crate) enum Operation {
-    /// From one register to another.
+    /// Copies a register.
     Copy { from: Slot, to: Destination },
-    /// From parts to parts of the same total size.
+    /// Repacks parts into parts of the same total size.
     Repack { from: Vec<Slot>, from_bits: u32, to: Vec<Destination>, to_bits: u32 },
-    /// A counter that runs while the kernel does.
+    /// Reads a clock register, which advances while the kernel runs.
     Clock { to: Destination, shift: u32 },
 }
 
@@ -97,7 +97,7 @@ fn copy(context: &mut Context<'_>, from: Slot, to: Destination) {
     let mut row = registers.values[from as usize];
     row.iter_mut().for_each(|value| *value &= to.mask);
     registers.set(to.slot, active, &row);
-    // A copy of nothing at all is known by the register that it was copied from.
+    // A fully undetermined copy refers to the register that it was copied from.
     for lane in lanes(unknown) {
         let value = registers.unknown(from, lane).and_then(|value| value.with_bits(value.bits & to.mask));
         registers.set_unknown(to.slot, lane, value);
@@ -127,7 +127,7 @@ fn repack(context: &mut Context<'_>, (from, from_bits): (&[Slot], u32), (to, to_
     }
 }
 
-/// What is not known of the whole that parts make up, by lane.
+/// The undetermined bits of the value that the parts form, by lane.
 fn repacked_unknown(registers: &Registers, (from, from_bits): (&[Slot], u32), active: u32) -> Vec<(usize, Unknown)> {
     let of_lane = |lane: usize| {
         let parts = from.iter().zip((0..).step_by(from_bits as usize));

@@ -1,5 +1,5 @@
-//! Conversions to and from the formats that only matrices have: `.e4m3`, `.e5m2`, `.tf32` (PTX ISA, "cvt", "Alternate
-//! Floating-Point Data Formats").
+//! Conversions to and from formats that only matrix instructions use: `.e4m3`, `.e5m2`, `.tf32` (PTX ISA, "cvt",
+//! "Alternate Floating-Point Data Formats").
 
 use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form};
@@ -24,7 +24,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
     let lanewise = match (other, form.flag("satfinite")) {
         (Type::F32, true) => {
             let narrow = move |bits: u64| small.narrow(Format::F32.value(bits), relu);
-            // The first operand goes to the upper half.
+            // The first operand goes into the upper half.
             Lanewise::take(form, B16, &[Type::F32; 2], move |v| narrow(v[0]) << 8 | narrow(v[1]))
         }
         (HALVES, true) => {
@@ -49,7 +49,7 @@ const HALVES: Type = Type { bits: 32, packed: 2, ..Type::F16 };
 /// `.tf32` is `.f32` with 10 bits of fraction.
 fn to_tf32(form: &mut Form<'_>) -> Decode<Lanewise> {
     const DROPPED: u32 = 13;
-    // What is dropped is zero, of NaN too.
+    // The dropped bits are zero, for NaN too.
     const NAN: u64 = 0x7fff_e000;
     let modes = [("rna", None), ("rn", Some(Rounding::Nearest)), ("rz", Some(Rounding::Zero))];
     let Some(mode) = form.choice(&modes) else { return form.refuse() };
@@ -68,7 +68,7 @@ fn to_tf32(form: &mut Form<'_>) -> Decode<Lanewise> {
         let half = 1 << (DROPPED - 1);
         let is_odd = v[0] >> DROPPED & 1;
         let rounded = match mode {
-            // `.rna` is made of integer instructions, which keep the sign and the upper payload of NaN.
+            // `.rna` is implemented by integer instructions, which keep the sign and the upper payload bits of NaN.
             _ if !value.is_finite() => v[0],
             None => v[0] + half,
             Some(Rounding::Nearest) => v[0] + half - 1 + is_odd,

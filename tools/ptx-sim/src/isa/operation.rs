@@ -62,15 +62,15 @@ pub(crate) enum Operation {
     Control(control::Operation),
     /// Calls and returns.
     Call(call::Operation),
-    /// Values that calls pass.
+    /// Loads and stores of call parameters.
     Arguments(arguments::Operation),
 }
 
-/// Decodes an instruction: asks every family whether it is one of its own.
+/// Decodes an instruction: asks each family in turn whether it is theirs.
 pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     let elements = form.peek_kind().map_or(1, |kind| kind.packed);
     if let Some((class, lanewise)) = decode_lanewise(form)? {
-        // What nobody took is refused by its own name later.
+        // An instruction with untaken modifiers is refused later, naming them.
         if form.is_taken() && !matches!(form.opcode(), "cvta" | "isspacep") && !known::is_known(&form.name()) {
             return form.refuse();
         }
@@ -172,7 +172,7 @@ fn decode_lanewise(form: &mut Form<'_>) -> Decode<Option<(Class, Lanewise)>> {
 }
 
 impl Operation {
-    /// Which lanes have to execute it together.
+    /// Which lanes must execute it together.
     pub fn collective(&self) -> Collective {
         match self {
             Operation::Matrix(_) | Operation::Wmma(_) | Operation::SetMaximum(_) | Operation::Wgmma(_) => {
@@ -186,7 +186,7 @@ impl Operation {
         }
     }
 
-    /// How its accesses to memory are ordered.
+    /// The memory semantics of its accesses.
     pub fn semantics(&self) -> Semantics {
         match self {
             Operation::Memory(operation) => operation.semantics(),
@@ -202,8 +202,8 @@ impl Operation {
         }
     }
 
-    /// Whether it reaches the shared memory of other blocks of the cluster: if it says so, or if it is a plain access to a
-    /// generic address.
+    /// Whether it accesses the shared memory of other blocks of the cluster: if it says so, or if it is a plain access
+    /// to a generic address.
     pub fn reaches_cluster(&self, syntax: &Instruction) -> bool {
         let says = |space: &str| syntax.modifiers.iter().any(|modifier| modifier == space);
         let is_access = matches!(self, Operation::Memory(_) | Operation::Atomic(_) | Operation::Wide(_));
@@ -284,12 +284,12 @@ impl Operation {
         }
     }
 
-    /// Whether it allocates memory of the device heap, or frees it.
+    /// Whether it allocates or frees memory of the device heap.
     pub fn uses_heap(&self) -> bool {
         matches!(self, Operation::Call(operation) if operation.uses_heap())
     }
 
-    /// Whether it needs local memory even where no variable lies there.
+    /// Whether it needs local memory even without local variables.
     pub fn uses_stack(&self) -> bool {
         matches!(self, Operation::Call(operation) if operation.uses_stack())
     }
@@ -299,7 +299,7 @@ impl Operation {
         matches!(self, Operation::Wgmma(_))
     }
 
-    /// Completes an instruction whose lanes waited at a barrier.
+    /// Completes an instruction whose lanes were waiting at a barrier.
     pub fn resume(&self, context: &mut Context<'_>) {
         match self {
             Operation::Barrier(operation) => operation.resume(context),

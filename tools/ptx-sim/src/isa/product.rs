@@ -1,4 +1,4 @@
-//! Products of small matrices in every type that `mma` and `wmma` have, on plain arrays of elements.
+//! Products of small matrices, in all types of `mma` and `wmma`, on plain arrays of elements.
 
 use super::double;
 use crate::fused_sum::{Factor, fused_sum};
@@ -6,7 +6,7 @@ use crate::numeric::{Exact, Format, Rounding, sign_extend};
 use crate::parse::Type;
 use crate::small::Small;
 
-/// Products that a tensor core sums at once.
+/// Number of products that a tensor core sums at once.
 pub(crate) const FUSED: usize = 16;
 
 /// The type of an element of a matrix (PTX ISA, "Matrix Data-types").
@@ -19,7 +19,7 @@ pub(crate) enum Element {
     F64,
     E4M3,
     E5M2,
-    /// Integers of so many bits, 4 or 8, or 32 of a result.
+    /// Integers of this many bits: 4 or 8, or 32 for results.
     Signed(u32),
     Unsigned(u32),
     /// 32 single bits.
@@ -47,7 +47,7 @@ impl Element {
         })
     }
 
-    /// Its size, that of 32 for single bits.
+    /// Size in bits; 32 for single bits.
     pub fn bits(self) -> u32 {
         match self {
             Element::F16 | Element::Bf16 => 16,
@@ -58,7 +58,7 @@ impl Element {
         }
     }
 
-    /// Elements of a register.
+    /// Elements per register.
     pub fn per_register(self) -> usize {
         (self.register().bits / self.bits()) as usize
     }
@@ -68,7 +68,7 @@ impl Element {
         if self == Element::F64 { Type::F64 } else { Type::B32 }
     }
 
-    /// The element of a register with that index.
+    /// The element with this index in a register.
     pub fn extract(self, register: u64, index: usize) -> u64 {
         let bits = self.bits();
         register >> (bits * index as u32) & (u64::MAX >> (64 - bits))
@@ -78,19 +78,19 @@ impl Element {
 /// How products are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sum {
-    /// As tensor cores sum floating-point numbers, into numbers of that format: so many neighbours at once.
+    /// Like a tensor core's floating-point sums, with results in this format: `at_once` neighbours at a time.
     Fused { result: Format, at_once: usize },
-    /// The same of numbers of 8 bits, which Hopper widens to halves.
+    /// The same for 8-bit numbers, which Hopper widens to f16.
     ///
-    /// A register of four becomes two registers of two, and there is one sum of the first two of every four along the depth,
-    /// to which that of the others is added; the addend is added last, and rounded to nearest. So `ptxas` compiles it for
-    /// `sm_90a`, and all of the recorded results are these.
+    /// A register of four becomes two registers of two. One sum takes the first two of every four along the depth,
+    /// another takes the other two and is added to it; the addend is added last, rounded to nearest. This is the code
+    /// that `ptxas` generates for `sm_90a`, and all recorded results agree with it.
     Widened(Format),
-    /// One after the other, each rounded.
+    /// One after another, each rounded.
     Double,
     /// Modulo 2^32, or clamped to 32 bits.
     Integer { saturate: bool },
-    /// Of the bits that differ, or that are set in both.
+    /// Counts bits that differ, or that are set in both.
     Population { and: bool },
 }
 
@@ -99,7 +99,7 @@ pub(crate) enum Sum {
 pub(crate) struct Product {
     pub m: usize,
     pub n: usize,
-    /// In elements as they are stored.
+    /// In stored elements.
     pub k: usize,
     pub a: Element,
     pub b: Element,
@@ -107,7 +107,7 @@ pub(crate) struct Product {
 }
 
 impl Product {
-    /// How elements of types `a` and `b` are summed into `d`; `None` when they are not.
+    /// How elements of types `a` and `b` are summed into `d`; `None` if the combination is not supported.
     pub fn sum_of(a: Element, b: Element, d: Element, saturate: bool, and: bool) -> Option<Sum> {
         use Element::{Bf16, Bits, E4M3, E5M2, F16, F32, F64, Signed, Tf32, Unsigned};
         let fused = |result| Some(Sum::Fused { result, at_once: FUSED });
@@ -125,7 +125,7 @@ impl Product {
         }
     }
 
-    /// The elements of D, row after row. `a` is given row after row, `b` column after column, `c` row after row.
+    /// The elements of D, row by row. `a` is row by row, `b` column by column, `c` row by row.
     pub fn multiply(&self, a: &[u64], b: &[u64], c: &[u64]) -> Vec<u64> {
         let rows = a.chunks_exact(self.k);
         match self.sum {
@@ -165,7 +165,7 @@ impl Product {
         pairs.zip(c).map(|((row, column), c)| element(row, column, *c)).collect()
     }
 
-    /// Elements that `element` makes of the factors of a row and of a column and the bits of an addend.
+    /// Computes each element by `element` from the factors of its row and column and the bits of its addend.
     fn fused(&self, a: &[u64], b: &[u64], c: &[u64], element: impl Fn(&[Factor], &[Factor], u64) -> u64) -> Vec<u64> {
         let input = input_format(self.a);
         let factors = |kind: Element, values: &[u64]| {
@@ -193,7 +193,7 @@ fn value(kind: Element, bits: u64) -> i64 {
     }
 }
 
-/// The format that a tensor core has an element in: numbers of 8 bits are halves.
+/// The format in which a tensor core holds an element: 8-bit numbers become f16.
 fn input_format(kind: Element) -> Format {
     match kind {
         Element::Bf16 => Format::BF16,
@@ -202,7 +202,7 @@ fn input_format(kind: Element) -> Format {
     }
 }
 
-/// The bits of an element in that format. Of `.tf32`, the lower bits of the register do not count.
+/// The bits of an element in that format. For `.tf32`, the low bits of the register are ignored.
 fn input_bits(kind: Element, bits: u64) -> u64 {
     let half = |small: Small| Exact::from(small.value(bits)).round(Format::F16, Rounding::Nearest);
     match kind {

@@ -1,10 +1,11 @@
 //! Which bits of a result depend on undetermined bits of the operands.
 //!
-//! That is tried: a bit that changes when the undetermined bits change depends on them, and where none is seen to change, the
-//! result is taken as known. A comparison with a mask, a selection that ignores the operand, a product with zero are known
-//! then, without a rule for each instruction; and what is called undetermined always is.
+//! This is determined by trying: a bit that changes when the undetermined bits change depends on them; a bit that was
+//! never seen to change is taken as determined. So comparisons with a mask, selections that ignore an operand, and
+//! products with zero are determined without a rule per instruction, and every bit that is called undetermined really
+//! is.
 
-/// Values that are tried for the undetermined bits, beside those of the other operands.
+/// Values tried for the undetermined bits.
 const PATTERNS: [u64; 8] = [
     u64::MAX,
     0,
@@ -16,11 +17,11 @@ const PATTERNS: [u64; 8] = [
     1,
     0x3c00_3c00_3f80_0001,
 ];
-/// Rounds in which every operand gets a value of its own.
+/// Number of rounds with random values for all operands.
 const RANDOM_ROUNDS: u64 = 24;
 
-/// The bits of the results of `function` that depend on the undetermined bits of its operands. Operands of the same `slot` have
-/// the same value.
+/// The bits of the results of `function` that depend on undetermined bits of its operands. Operands in the same `slot`
+/// have the same value.
 pub(super) fn dependent_bits(
     function: impl Fn(&[u64; 4]) -> [u64; 2],
     operands: &[u64; 4],
@@ -45,7 +46,7 @@ pub(super) fn dependent_bits(
     };
     let neighbours = operands.iter().flat_map(|value| [*value, value.wrapping_add(1), value.wrapping_sub(1)]);
     let patterns: Vec<u64> = PATTERNS.into_iter().chain(neighbours).collect();
-    // All operands at once, then each operand by itself.
+    // All operands together, then each one separately.
     let groups = std::iter::once(None).chain(slots.iter().map(Some));
     for group in groups {
         for pattern in &patterns {
@@ -63,7 +64,7 @@ pub(super) fn dependent_bits(
     found
 }
 
-/// A value that looks random (splitmix64).
+/// A pseudo-random value (splitmix64).
 fn mixed(seed: u64) -> u64 {
     let mut bits = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

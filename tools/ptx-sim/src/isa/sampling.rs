@@ -1,19 +1,19 @@
-//! Which texels a fetch consists of, and with which weights (CUDA C++ Programming Guide, "Texture Fetching").
+//! The texels of a fetch and their weights (CUDA C++ Programming Guide, "Texture Fetching").
 
 use crate::memory::{AddressMode, Filter, Sampler, Texels};
 
-/// Weights are multiples of one part in so many: they have 8 bits behind the point.
+/// Weights have 8 fractional bits: they are multiples of one over this.
 const WEIGHT_STEPS: f64 = 256.0;
 
-/// A texel that a fetch consists of.
+/// A texel of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tap {
-    /// Column, row and slice or layer; `None` where that is outside.
+    /// Column, row and slice or layer; `None` if it is outside.
     pub at: Option<[u64; 3]>,
     pub weight: f64,
 }
 
-/// The texel at integer coordinates, which have to be inside.
+/// The texel at integer coordinates, which must be inside.
 pub(super) fn texel(texels: &Texels, coordinates: &[i64]) -> Tap {
     let mut at = [0; 3];
     for (dimension, coordinate) in coordinates.iter().enumerate() {
@@ -25,7 +25,7 @@ pub(super) fn texel(texels: &Texels, coordinates: &[i64]) -> Tap {
     Tap { at: Some(at), weight: 1.0 }
 }
 
-/// The texels that a fetch at floating-point coordinates consists of.
+/// The texels of a fetch at floating-point coordinates.
 pub(super) fn taps(texels: &Texels, sampler: &Sampler, coordinates: &[f32]) -> Vec<Tap> {
     let mut taps = vec![Tap { at: Some([0; 3]), weight: 1.0 }];
     for (dimension, coordinate) in coordinates.iter().enumerate() {
@@ -40,7 +40,7 @@ pub(super) fn taps(texels: &Texels, sampler: &Sampler, coordinates: &[f32]) -> V
         let both = of_axis.iter().flat_map(|(index, weight)| {
             taps.iter().map(move |tap| Tap { at: with(tap.at, dimension, *index), weight: tap.weight * weight })
         });
-        // What has no weight is not looked at.
+        // A texel with weight 0 is not read.
         taps = both.filter(|tap| tap.weight != 0.0).collect();
     }
     taps
@@ -77,7 +77,7 @@ impl Axis {
         Axis { extent: texels.extent[dimension].max(1) as f64, mode, is_normalized }
     }
 
-    /// A coordinate in texels, from 0 to the extent where the texture repeats itself.
+    /// A coordinate in texels, from 0 to the extent if the texture repeats.
     fn position(&self, coordinate: f32) -> f64 {
         let coordinate = f64::from(coordinate);
         if !self.is_normalized {
@@ -93,7 +93,7 @@ impl Axis {
             }
     }
 
-    /// The texel with a whole number, which may lie outside.
+    /// The index of the texel with this number, which may be outside.
     fn index(&self, number: f64) -> Option<u64> {
         let last = self.extent - 1.0;
         let number = match self.mode {
@@ -103,7 +103,7 @@ impl Axis {
             AddressMode::Mirror if number > last => 2.0 * self.extent - 1.0 - number,
             _ => number,
         };
-        // No number becomes 0.
+        // NaN becomes 0.
         Some(number.clamp(0.0, last) as u64)
     }
 
@@ -111,7 +111,7 @@ impl Axis {
         self.index(self.position(coordinate).floor())
     }
 
-    /// The texels on both sides, and the weight of the second.
+    /// The texels on both sides, and the weight of the second one.
     fn neighbours(&self, coordinate: f32) -> ([Option<u64>; 2], f64) {
         let steps = ((self.position(coordinate) - 0.5) * WEIGHT_STEPS + 0.5).floor();
         let low = (steps / WEIGHT_STEPS).floor();

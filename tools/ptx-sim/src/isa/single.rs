@@ -1,4 +1,4 @@
-//! Arithmetic on `.f32` that rounds to nearest: the host's own is IEEE 754. Without branches, so that it is done in vectors.
+//! Round-to-nearest arithmetic on `.f32`: the host's is IEEE 754. Branch-free, so that it vectorises.
 
 use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form};

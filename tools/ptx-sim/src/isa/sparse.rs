@@ -1,13 +1,14 @@
-//! `mma.sp`: products of which half of A are zeros that are not stored (PTX ISA, "Sparse matrix storage").
+//! `mma.sp`: products in which half of A is zeros that are not stored (PTX ISA, "Sparse matrix storage").
 //!
-//! What is stored lies in registers as a matrix of half the depth does. Four bits of the metadata say of each chunk of a row where
-//! its stored elements belong: of four elements two, of two of tf32 one, of eight of four bits two pairs. The selector says which
-//! of four neighbouring threads hold them. Of f16, bf16 and tf32 a thread holds those of four neighbouring chunks of a row, and
-//! in the upper half those of the row eight below; of narrower types those of eight chunks of a row, and the thread behind it
-//! those of the row eight below. Zeros are not multiplied: what B holds there does not count.
+//! Stored elements are held in registers like a matrix of half the depth. Four bits of metadata per chunk of a row give
+//! the columns of its stored elements: two of four elements, one of two for tf32, two pairs of eight for 4-bit
+//! elements. The selector chooses which of four neighbouring threads hold the metadata. For f16, bf16 and tf32 a thread
+//! holds it for four neighbouring chunks of a row, and in the upper half for the row eight below. For narrower types it
+//! holds it for eight chunks of a row, and the next thread for the row eight below. Zeros are not multiplied, so the
+//! corresponding elements of B have no effect.
 //!
-//! No GPU has been asked yet. The places of the metadata are those for which libraries prepare it; sums are taken as those of a
-//! dense product of the stored elements.
+//! Not yet compared with a GPU. The layout of the metadata is that for which libraries prepare it; sums are computed
+//! like those of a dense product of the stored elements.
 
 use super::mma::{N, each_element, gather_c, place_of_a, result_register, scatter_d};
 use super::product::{Element, Product};
@@ -26,7 +27,7 @@ const DEPTHS: [(&str, usize); 5] =
 
 /// A decoded `mma.sp`.
 pub(crate) struct Multiply {
-    /// Of one row: what is stored of it, and as many rows of B.
+    /// The product for one row: its stored elements, and as many rows of B.
     product: Product,
     a: Vec<Slot>,
     b: Vec<Slot>,
@@ -38,7 +39,7 @@ pub(crate) struct Multiply {
     selector: usize,
 }
 
-/// Whether there is an `mma.sp` of that depth for elements of that type.
+/// Whether an `mma.sp` of this depth exists for elements of this type.
 fn exists(a: Element, depth: usize) -> bool {
     let depths: &[usize] = match a {
         Element::F16 | Element::Bf16 => &[16, 32],
@@ -65,7 +66,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Multiply>> {
     let (Some(depth), (Some(d), Some(a), Some(b), Some(c)), true, true) = (depth, types, collective, layout) else {
         return form.refuse();
     };
-    // Of 8-bit floats `ptxas` takes sums of f32 alone for sm_90a.
+    // For 8-bit floats `ptxas` accepts only f32 sums for sm_90a.
     let is_sum = c == d && !(d == Element::F16 && a != Element::F16);
     let Some(sum) = Product::sum_of(a, b, d, saturate, false).filter(|_| is_sum && exists(a, depth)) else {
         return form.refuse();
@@ -94,27 +95,27 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Multiply>> {
 }
 
 impl Multiply {
-    /// Elements that stand together for one index of the metadata; two indices are four bits.
+    /// Number of elements per index of the metadata; two indices are four bits.
     fn together(&self) -> usize {
         if self.product.a.bits() == 4 { 2 } else { 1 }
     }
 
-    /// Stored elements that four bits say the places of.
+    /// Number of stored elements per four bits of metadata.
     fn stored_of_chunk(&self) -> usize {
         if self.product.a == Element::Tf32 { 1 } else { 2 * self.together() }
     }
 
-    /// Chunks of a row.
+    /// Number of chunks of a row.
     fn chunks(&self) -> usize {
         self.product.k / self.stored_of_chunk()
     }
 
-    /// Threads of four neighbours that hold metadata.
+    /// Number of threads, of four neighbours, that hold metadata.
     fn holders(&self) -> usize {
         (self.chunks() / 4).max(1)
     }
 
-    /// The lane that holds the four bits of a chunk, and from which bit on.
+    /// The lane that holds the four bits of a chunk, and the index of the first bit.
     fn place_of_bits(&self, row: usize, chunk: usize) -> (usize, usize) {
         let first = row % 8 * 4 + self.selector * self.holders();
         match self.product.a.bits() {
@@ -128,14 +129,14 @@ impl Multiply {
         let (stored, together) = (self.stored_of_chunk(), self.together());
         let (chunk, within) = (index / stored, index % stored);
         if self.product.a == Element::Tf32 {
-            // An index counts halves of 16 bits: 0 and 1, or 2 and 3.
+            // An index counts 16-bit halves: 0 and 1, or 2 and 3.
             return 2 * chunk + (bits >> 1 & 1) as usize;
         }
         let place = bits >> (2 * (within / together)) & 3;
         (4 * chunk + place as usize) * together + within % together
     }
 
-    /// Executes it. Missing lanes were reported; they count as holding zeros.
+    /// Executes it. Missing lanes have been reported and count as zeros.
     pub fn execute(&self, context: &mut Context<'_>) {
         for slots in [&self.a, &self.b, &self.c] {
             context.require(slots);
@@ -173,7 +174,7 @@ impl Multiply {
         context.cluster.counters.mma_multiply_accumulates += (M * N * depth) as u64;
     }
 
-    /// The four bits of each chunk of each row; those that mean nothing are a fault.
+    /// The metadata bits of each chunk of each row; invalid ones are a fault.
     fn metadata(&self, context: &mut Context<'_>) -> Vec<u64> {
         let mut all = Vec::with_capacity(M * self.chunks());
         let mut faulty = Vec::new();

@@ -23,7 +23,7 @@ pub(crate) enum Operation {
     Query(QueryOperation),
 }
 
-/// Which surface, and where.
+/// A surface and coordinates.
 pub(crate) struct SurfacePlace {
     handle: Slot,
     geometry: Geometry,
@@ -31,12 +31,12 @@ pub(crate) struct SurfacePlace {
     outside: Outside,
 }
 
-/// What an access does that lies outside.
+/// Behaviour of an access outside of the surface.
 #[derive(Clone, Copy, Debug)]
 enum Outside {
     /// It is an error.
     Trap,
-    /// It is one to the nearest place inside.
+    /// It accesses the nearest place inside.
     Clamp,
     /// It reads zeros and writes nothing.
     Zero,
@@ -168,7 +168,7 @@ fn execute_store(context: &mut Context<'_>, place: &SurfacePlace, kind: Type, fr
     context.note_left(left);
 }
 
-/// The surface that a handle stands for; a fault otherwise.
+/// The surface of a handle; a fault if there is none.
 fn object<'m>(context: &Context<'m>, faults: &mut Faults, lane: usize, handle: Slot) -> Option<&'m Texels> {
     let handle = context.value(handle, lane);
     let found = context.machine.memory.surface(handle);
@@ -184,7 +184,7 @@ impl SurfacePlace {
         self.at.require(context);
     }
 
-    /// Where a lane accesses `bytes` bytes; `None` where it does not, with a fault if that is an error.
+    /// Where a lane accesses `bytes` bytes; `None` if it does not, with a fault if that is an error.
     fn address(&self, context: &Context<'_>, faults: &mut Faults, lane: usize, bytes: u64, verb: &str) -> Option<u64> {
         let texels = object(context, faults, lane, self.handle)?;
         if texels.geometry != self.geometry {
@@ -221,7 +221,7 @@ impl SurfacePlace {
         }
     }
 
-    /// Coordinates in words, as in `byte 64 of row 3`.
+    /// Describes coordinates, such as `byte 64 of row 3`.
     fn describe(&self, at: &[i64]) -> String {
         let (x, y, z) = (at[0], at[1], at[2]);
         match self.geometry {
@@ -234,7 +234,7 @@ impl SurfacePlace {
     }
 }
 
-/// The place inside that is nearest to one, and whether it is the same; `None` where a row has fewer bytes.
+/// The nearest place inside, and whether it is the same; `None` if a row has fewer bytes.
 fn nearest(texels: &Texels, at: &[i64], bytes: u64) -> (Option<[u64; 3]>, bool) {
     let Some(last) = texels.row_bytes().checked_sub(bytes) else { return (None, false) };
     let limits = [last / bytes * bytes, texels.extent[1].saturating_sub(1), texels.extent[2].saturating_sub(1)];

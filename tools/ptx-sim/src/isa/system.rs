@@ -1,5 +1,5 @@
-//! Functions that no module defines: what CUDA's device code calls of the system (CUDA C++ Programming Guide, "Formatted
-//! Output", "Assertion", "Dynamic Global Memory Allocation and Operations").
+//! Functions that modules only declare: those of the system that CUDA's device code calls (CUDA C++ Programming Guide,
+//! "Formatted Output", "Assertion", "Dynamic Global Memory Allocation and Operations").
 
 use super::call::{Values, gather, scatter};
 use crate::context::{Context, Faults, Flow, Place, without_addresses};
@@ -9,9 +9,9 @@ use crate::memory::FreeError;
 use crate::printf::{Arguments, print};
 use crate::program::Call;
 
-/// Longest text that is read.
+/// Maximum length of a string that is read.
 const LONGEST_TEXT: u64 = 1 << 16;
-/// What a block can print.
+/// Maximum output of a block.
 const MOST_PRINTED: usize = 1 << 20;
 
 /// A function of the system.
@@ -40,7 +40,7 @@ impl System {
         (sizes.each_ref().map(Vec::as_slice) == expected).then_some(function)
     }
 
-    /// Whether it allocates memory of the device heap, or frees it.
+    /// Whether it allocates or frees memory of the device heap.
     pub fn uses_heap(self) -> bool {
         matches!(self, System::Allocate | System::Free)
     }
@@ -71,7 +71,7 @@ impl System {
     }
 }
 
-/// The arguments of a lane; those that nothing wrote are reported and are 0.
+/// The arguments of a lane; uninitialised ones are reported and count as 0.
 fn arguments(context: &mut Context<'_>, lane: usize, call: &Call) -> Vec<u64> {
     let base = context.warp.local[lane].base();
     let values = call.arguments.iter().enumerate().map(|(index, passed)| {
@@ -87,7 +87,7 @@ fn arguments(context: &mut Context<'_>, lane: usize, call: &Call) -> Vec<u64> {
     values.collect()
 }
 
-/// What lies at a generic address, up to the first zero byte.
+/// The string at a generic address, up to the first zero byte.
 fn text(context: &mut Context<'_>, faults: &mut Faults, lane: usize, address: u64) -> Vec<u8> {
     let mut text = Vec::new();
     for offset in 0..LONGEST_TEXT {
@@ -101,7 +101,7 @@ fn text(context: &mut Context<'_>, faults: &mut Faults, lane: usize, address: u6
     text
 }
 
-/// The arguments of `vprintf`: each at a multiple of its size behind the one before.
+/// The arguments of `vprintf`, each aligned to its size.
 struct Packed<'c, 'm, 'f> {
     context: &'c mut Context<'m>,
     faults: &'f mut Faults,
@@ -124,7 +124,7 @@ impl Arguments for Packed<'_, '_, '_> {
     }
 }
 
-/// Prints; the number of arguments.
+/// Prints, and returns the number of arguments.
 fn print_in(context: &mut Context<'_>, lane: usize, template: u64, arguments: u64) -> u32 {
     let mut faults = Faults::default();
     let template = text(context, &mut faults, lane, template);

@@ -1,7 +1,7 @@
-//! Tensor maps that kernels change (PTX ISA, "tensormap.replace", "tensormap.cp_fenceproxy").
+//! Modification of tensor maps by kernels (PTX ISA, "tensormap.replace", "tensormap.cp_fenceproxy").
 //!
-//! A map is bytes of this simulator's own (`memory`), which kernels can copy, and of which they replace fields. That a fence lies
-//! between the change of a map and its use (`fence.proxy.tensormap::generic`) is not checked.
+//! A map has an encoding specific to this simulator (`memory`); kernels can copy it and replace its fields. Whether a
+//! fence (`fence.proxy.tensormap::generic`) separates a modification of a map from its use is not checked.
 
 use crate::context::{Context, Faults, Place};
 use crate::decode::{Decode, Form, unsupported};
@@ -17,7 +17,7 @@ const STRIDES_IN_BYTES: (u32, u32) = (8, 5);
 
 /// A decoded instruction on tensor maps.
 pub(crate) enum Operation {
-    /// `replace`: a field, of a dimension where each has one; none where only what every map has is allowed.
+    /// `replace`: a field, with its dimension if it has one; `None` if only the value that every map has is allowed.
     Replace { space: Option<Space>, address: Address, field: Option<(TensorMapField, usize)>, value: Slot },
     /// `cp_fenceproxy`: copies a map to global memory, and releases it.
     Copy { to: Address, from: Address, scope: Scope },
@@ -79,7 +79,7 @@ fn map(form: &mut Form<'_>) -> Decode<(Option<Space>, Address)> {
     Ok((space, form.address(space)?))
 }
 
-/// A field of which only the value 0 is known here, which every map has.
+/// A field with 0 as its only supported value, which every map has.
 fn without_choice(form: &mut Form<'_>, what: &str) -> Decode<Operation> {
     let (space, address) = map(form)?;
     if form.literal()? != 0 {
@@ -88,7 +88,7 @@ fn without_choice(form: &mut Form<'_>, what: &str) -> Decode<Operation> {
     Ok(Operation::Replace { space, address, field: None, value: form.constant(0) })
 }
 
-/// The type of elements, which PTX numbers in another way than the driver.
+/// The element type, which PTX numbers differently from the driver.
 fn element(form: &mut Form<'_>) -> Decode<Slot> {
     let number = match form.literal()? {
         number @ 0..=7 => number,
@@ -143,7 +143,7 @@ impl Operation {
             }
             Operation::Copy { to, from, scope } => {
                 context.require(&[to.base, from.base]);
-                // The lanes copy the same map, for which the first of them stands.
+                // All lanes copy the same map; the first one represents them.
                 let lane = context.active.trailing_zeros() as usize;
                 let mut bytes = [0; TENSOR_MAP_BYTES];
                 let from = Place::shared(lane, context.address(*from, lane), TENSOR_MAP_ALIGNMENT);

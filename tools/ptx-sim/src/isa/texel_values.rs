@@ -1,13 +1,13 @@
-//! What a texel becomes in registers.
+//! Converts texels to register values.
 
 use crate::memory::{Channel, Texture};
 use crate::numeric::{Format, sign_extend};
 use crate::unknown::{Unknown, UnknownBytes};
 
-/// Registers that a fetch fills.
+/// Number of registers that a fetch writes.
 pub(super) const CHANNELS: usize = 4;
 
-/// A value that a fetch gives: its bits, and what is not known of it.
+/// A value of a fetch: its bits, and the undetermined ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Value {
     pub bits: u32,
@@ -21,7 +21,7 @@ pub(super) struct Texel {
 }
 
 impl Texel {
-    /// The bits of a channel; what is not known of them. 0 where there is no such channel.
+    /// The bits of a channel, and the undetermined ones. 0 if the texture lacks the channel.
     fn raw(&self, texture: &Texture, channel: usize) -> Value {
         let format = texture.texels().format;
         if channel >= format.channels() as usize {
@@ -35,7 +35,7 @@ impl Texel {
         Value { bits: u32::from_le_bytes(word), unknown }
     }
 
-    /// A channel as a register has it.
+    /// A channel as a register value.
     pub fn value(&self, texture: &Texture, channel: usize) -> Value {
         let Value { bits, unknown } = self.raw(texture, channel);
         let format = texture.texels().format;
@@ -50,19 +50,19 @@ impl Texel {
         Value { bits, unknown: unknown.map(computed) }
     }
 
-    /// A channel of a texture that gives floating-point numbers.
+    /// A channel of a texture that returns floating-point numbers.
     pub fn number(&self, texture: &Texture, channel: usize) -> (f64, Option<Unknown>) {
         let Value { bits, unknown } = self.raw(texture, channel);
         (number(texture, bits), unknown.map(computed))
     }
 }
 
-/// All of a value is undetermined when a part of what it was computed from is.
+/// A computed value is undetermined as a whole if any of its inputs is.
 pub(super) fn computed(unknown: Unknown) -> Unknown {
     Unknown { bits: u32::MAX.into(), is_computed: true, ..unknown }
 }
 
-/// The number that the bits of a channel stand for.
+/// The number that a channel's bits represent.
 fn number(texture: &Texture, bits: u32) -> f64 {
     let format = texture.texels().format;
     let bits = u64::from(bits);

@@ -1,5 +1,5 @@
-//! Textures (PTX ISA, "tex", "tld4", "txq"), as objects whose handle is in a register. The sum of a linear filter is rounded once; a
-//! GPU's may differ in its last bits. Channels that a texture does not have are 0.
+//! Textures (PTX ISA, "tex", "tld4", "txq"), as objects whose handle is in a register. The sum of a linear filter is
+//! rounded once; a GPU's may differ in its last bits. Channels that a texture lacks are 0.
 
 use super::geometry::{self, Coordinates, QueryOperation};
 use super::sampling::{self, Tap};
@@ -22,20 +22,20 @@ pub(crate) enum Operation {
     Query(QueryOperation),
 }
 
-/// Which texture is read, and where.
+/// A texture and coordinates.
 pub(crate) struct Source {
     handle: Slot,
     geometry: Geometry,
-    /// Of the coordinates: `.s32` or `.f32`.
+    /// Type of the coordinates: `.s32` or `.f32`.
     kind: Type,
     at: Coordinates,
 }
 
-/// What is written.
+/// The destination of a fetch.
 pub(crate) struct Target {
     kind: Type,
     to: Vec<Destination>,
-    /// Whether the texels are there, which they always are.
+    /// Receives whether the texels are resident, which is always true.
     is_resident: Option<Destination>,
 }
 
@@ -72,7 +72,7 @@ fn gather(form: &mut Form<'_>) -> Decode<Operation> {
     Ok(Operation::Gather { from: source(form, geometry, kind)?, channel, to })
 }
 
-/// Takes `.v4`, the types, and the registers to write; the type of the coordinates, too.
+/// Takes `.v4`, the types, and the destination registers; also returns the type of the coordinates.
 fn target(form: &mut Form<'_>) -> Decode<(Target, Type)> {
     if !form.flag("v4") {
         return form.refuse();
@@ -122,7 +122,7 @@ impl Operation {
     }
 }
 
-/// Textures have one level here.
+/// Checks the level: textures have a single one here.
 fn check_level(faults: &mut Faults, lane: usize, kind: Type, bits: u32) {
     let level = if kind == Type::F32 { f32::from_bits(bits) } else { bits as i32 as f32 };
     if level != 0.0 {
@@ -143,7 +143,7 @@ fn execute_query(context: &mut Context<'_>, query: &QueryOperation) {
     context.report_faults(faults);
 }
 
-/// The texture that a handle stands for; a fault otherwise.
+/// The texture of a handle; a fault if there is none.
 fn object<'m>(context: &Context<'m>, faults: &mut Faults, lane: usize, handle: Slot) -> Option<&'m Texture> {
     let handle = context.value(handle, lane);
     let found = context.machine.memory.texture(handle);
@@ -153,7 +153,7 @@ fn object<'m>(context: &Context<'m>, faults: &mut Faults, lane: usize, handle: S
     found.ok()
 }
 
-/// Reads in every active lane what `values` gives.
+/// Reads `values` in every active lane.
 fn read(
     context: &mut Context<'_>,
     from: &Source,
@@ -181,12 +181,12 @@ fn read(
 }
 
 impl Source {
-    /// Whether a texture is of the kind that the instruction reads; a fault otherwise.
+    /// Whether a texture is of the kind that the instruction reads; otherwise adds a fault.
     fn suits(&self, faults: &mut Faults, lane: usize, texture: &Texture, kind: Type) -> bool {
         let texels = texture.texels();
         let reads_floats = kind == Type::F32;
         let gives = |floats: bool| if floats { "floating-point numbers" } else { "integers" };
-        // Where nothing is converted, the bits say the same either way.
+        // Without conversion the bits are the same in both types.
         let is_raw = texels.format.bits() == 32;
         let what = if texels.geometry != self.geometry {
             format!("a .{} access to a .{} texture", self.geometry.name(), texels.geometry.name())
@@ -212,7 +212,7 @@ impl Source {
         let layer = self.layer(context, lane, texture);
         if self.kind == Type::S32 {
             let tap = layered(sampling::texel(texels, &self.at.integers(context, lane)), layer);
-            // Outside of what is read at integers are zeros, also where there is a border colour.
+            // Reads at integer coordinates return zeros outside, even with a border colour.
             let texel = tap.at.map(|at| texel(context, faults, lane, texture, at));
             return texel.map_or_else(Default::default, |texel| channels(|channel| texel.value(texture, channel)));
         }
@@ -246,7 +246,7 @@ impl Source {
         })
     }
 
-    /// The layer that a lane reads, the last one where there are fewer.
+    /// The layer that a lane reads, clamped to the last one.
     fn layer(&self, context: &Context<'_>, lane: usize, texture: &Texture) -> Option<u64> {
         self.at.layer(context, lane).map(|layer| layer.min(texture.texels().extent[2].saturating_sub(1)))
     }
@@ -261,7 +261,7 @@ fn channels(value: impl FnMut(usize) -> Value) -> [Value; CHANNELS] {
     std::array::from_fn(value)
 }
 
-/// What lies outside; 0 where integers are read.
+/// The value outside; 0 if integers are read.
 fn border(texture: &Texture, channel: usize) -> Value {
     let is_there = channel < texture.texels().format.channels() as usize;
     let bits = if is_there { texture.sampler().border[channel].to_bits() } else { 0 };

@@ -1,4 +1,4 @@
-//! Boxes of tensors that bulk copies move (PTX ISA, "Tensors").
+//! Boxes of tensors, as moved by bulk copies (PTX ISA, "Tensors").
 
 use crate::context::{Context, Faults, Place};
 use crate::finding::FindingClass;
@@ -7,9 +7,9 @@ use crate::program::{Address, Slot};
 
 /// Alignment of a box in shared memory.
 pub(super) const BOX_ALIGNMENT: u64 = 128;
-/// Bytes after which every swizzle repeats.
+/// Bytes after which every swizzle pattern repeats.
 const SWIZZLE_PERIOD: u64 = 1024;
-/// Bytes that boxes are stored in, and whose multiple their first coordinate has to be.
+/// Boxes are stored in units of this many bytes, and their first coordinate is a multiple of it.
 const CHUNK_BYTES: u64 = 16;
 
 /// A box of a tensor, for one copy.
@@ -19,17 +19,17 @@ pub(super) struct Tile {
     pub origin: Vec<i64>,
 }
 
-/// A row of a box that lies in the tensor, at least in part.
+/// A row of a box that lies at least partly inside the tensor.
 pub(super) struct Row {
-    /// Where the part begins in the box, without swizzle.
+    /// Offset of that part in the box, before the swizzle.
     pub offset: u64,
-    /// Where it begins in global memory.
+    /// Its address in global memory.
     pub address: u64,
     pub bytes: u64,
 }
 
 impl Tile {
-    /// The rows of the box that are not all outside the tensor, whose own rows end after `row_end` elements.
+    /// The rows of the box that are not completely outside the tensor, clipped to `row_end` elements of its rows.
     fn rows_until(&self, row_end: u64) -> Vec<Row> {
         let TensorMap { element, address, sizes, strides, element_strides, .. } = &self.map;
         let extent = self.map.extent();
@@ -55,27 +55,27 @@ impl Tile {
         rows
     }
 
-    /// The rows that a load reads; what lies outside the tensor becomes zeros.
+    /// The rows that a load reads; elements outside the tensor become zeros.
     pub fn rows_to_load(&self) -> Vec<Row> {
         self.rows_until(self.map.sizes[0])
     }
 
-    /// The rows that a store writes: in whole chunks of 16 bytes, of which the last can reach beyond the tensor, as an
-    /// H200 does.
+    /// The rows that a store writes, in whole 16-byte chunks; the last one may reach beyond the tensor, as on an
+    /// H200.
     pub fn rows_to_store(&self) -> Vec<Row> {
         let width = self.map.element.bytes();
         self.rows_until((self.map.sizes[0] * width).next_multiple_of(CHUNK_BYTES) / width)
     }
 
-    /// Where a byte of the box, which begins at `target`, lies relative to that. A misaligned target, which is reported
-    /// elsewhere, counts as the aligned one below it.
+    /// Position of a byte of the box relative to its start `target`. A misaligned target, which is reported elsewhere,
+    /// counts as the next lower aligned one.
     pub fn place(&self, target: u64, offset: u64) -> usize {
         let base = target % SWIZZLE_PERIOD / BOX_ALIGNMENT * BOX_ALIGNMENT;
         (self.map.swizzle.apply(base + offset) - base) as usize
     }
 }
 
-/// The box that a lane copies; `None` when there is none, which is a fault.
+/// The box that a lane copies; `None`, with a fault, if there is none.
 pub(super) fn tile(
     context: &mut Context<'_>,
     faults: &mut Faults,

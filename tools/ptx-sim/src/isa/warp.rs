@@ -64,7 +64,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     if !matches!(opcode, "shfl" | "vote" | "match" | "redux" | "elect") {
         return Ok(None);
     }
-    // Without .sync these are gone since sm_70.
+    // The forms without .sync do not exist since sm_70.
     if !form.flag("sync") {
         return form.refuse();
     }
@@ -137,7 +137,7 @@ fn reduce(form: &mut Form<'_>) -> Decode<Operation> {
 }
 
 impl Operation {
-    /// The lanes named by its mask.
+    /// The lanes in its mask.
     pub fn collective(&self) -> Collective {
         match self {
             Operation::Shuffle { mask, .. }
@@ -205,7 +205,7 @@ impl Vote {
     }
 }
 
-/// What is not known of a vote because some predicates are not: what changes with them.
+/// The undetermined bits of a vote with undetermined predicates: those that change with them.
 fn unknown_vote(context: &Context<'_>, mode: Vote, predicate: Slot, ballot: u32) -> Option<Unknown> {
     let active = context.active;
     let undecided = context.unknown_in(&[predicate], active);
@@ -215,13 +215,13 @@ fn unknown_vote(context: &Context<'_>, mode: Vote, predicate: Slot, ballot: u32)
     Unknown { is_computed: true, ..first }.with_bits(u64::from((none ^ all) | (none ^ some)))
 }
 
-/// Says what is not known of a result that all active lanes get.
+/// Sets the undetermined bits of a result that all active lanes get.
 fn set_unknown_in_all(context: &mut Context<'_>, to: Destination, unknown: Option<Unknown>) {
     let Some(unknown) = unknown.and_then(|unknown| unknown.with_bits(unknown.bits & to.mask)) else { return };
     lanes(context.active).for_each(|lane| context.set_unknown(to.slot, lane, Some(unknown)));
 }
 
-/// The lane a shuffle reads, or `None` when it is out of range and the lane keeps its own value.
+/// The lane that a shuffle reads; `None` if it is out of range and the lane keeps its own value.
 fn shuffle_source(mode: Shuffle, lane: u32, operand: u32, clamp: u32) -> Option<u32> {
     let (operand, limit, segment) = (operand & 31, clamp & 31, clamp >> 8 & 31);
     let last = lane & segment | limit & !segment;

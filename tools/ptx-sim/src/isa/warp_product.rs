@@ -1,5 +1,5 @@
-//! The product of 16 rows of A with eight columns of B, as a warp computes it for `wgmma`, in every type that has it. A row of A and
-//! a column of B are 32 bytes.
+//! The product of 16 rows of A with eight columns of B, as computed by a warp in `wgmma`, in all of its types. A row of
+//! A and a column of B have 32 bytes.
 
 use super::matrix::{element, multiply_tile};
 use super::product::{Element, Product, Sum};
@@ -27,7 +27,7 @@ pub(super) struct Types {
     pub d: Element,
     /// Whether integers are clamped.
     pub saturate: bool,
-    /// Whether the products are subtracted.
+    /// Whether the products are subtracted, which is the case if one of A and B is negated.
     pub negated: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Operands {
 }
 
 impl Types {
-    /// Whether there is a `wgmma` of these types.
+    /// Whether a `wgmma` of these types exists.
     pub fn exist(&self) -> bool {
         use Element::{Bf16, Bits, E4M3, E5M2, F16, F32, Signed, Tf32, Unsigned};
         matches!(
@@ -56,12 +56,12 @@ impl Types {
         )
     }
 
-    /// Depth of a tile, in elements; a single bit is one.
+    /// Depth of a tile in elements; a single bit counts as one.
     pub fn depth(&self) -> usize {
         if self.a == Element::Bits { 8 * ROW_BYTES } else { self.row_elements(self.a) }
     }
 
-    /// Elements of a row, as they are stored.
+    /// Stored elements per row.
     fn row_elements(&self, kind: Element) -> usize {
         8 * ROW_BYTES / kind.bits() as usize
     }
@@ -73,7 +73,7 @@ impl Types {
         rows.iter().flat_map(|row| row.chunks_exact(width).map(element)).collect()
     }
 
-    /// The operands, of which `a` has [`ROWS`] rows.
+    /// Decodes the operands; `a` has [`ROWS`] rows.
     pub fn decode(&self, a: &[Bytes], b: &[Bytes]) -> Operands {
         let (a, b) = (Self::elements(a, self.a), Self::elements(b, self.b));
         let sign = |factor: Factor| if self.negated { -factor } else { factor };
@@ -82,7 +82,7 @@ impl Types {
                 let (input, dropped) = match self.a {
                     Element::F16 => (Format::F16, 0),
                     Element::Bf16 => (Format::BF16, 0),
-                    // The lower bits of a register do not count.
+                    // The low bits of the register are ignored.
                     _ => (Format::TF32, 13),
                 };
                 let count = self.row_elements(self.a);
@@ -112,7 +112,7 @@ impl Types {
         }
     }
 
-    /// The elements that each lane holds of the product with the eight columns from `first` on, from those of the addend.
+    /// The elements that each lane holds of the product with the eight columns from `first` on, plus the addends.
     pub fn multiply(&self, operands: &Operands, first: usize, addends: &Tile) -> Tile {
         let result = if self.d == Element::F16 { Format::F16 } else { Format::F32 };
         match operands {
@@ -139,7 +139,7 @@ impl Types {
     }
 }
 
-/// What `value` makes of each element's row, column and addend.
+/// Computes each element by `value` from its row, column and addend.
 fn each(addends: &Tile, mut value: impl FnMut(usize, usize, u64) -> u64) -> Tile {
     let mut tile = [[0; 4]; LANES];
     for (lane, (values, addends)) in tile.iter_mut().zip(addends).enumerate() {

@@ -1,8 +1,8 @@
 //! Registers of a warpgroup (PTX ISA, "setmaxnreg").
 //!
-//! What is checked is that every warp of a warpgroup executes it, and that the block has what its warps asked for last. The
-//! register file itself is not modelled: how many registers a kernel starts with is decided by the assembler, and PTX says
-//! only how many it may be.
+//! Checks that every warp of a warpgroup executes it, and that the block's registers suffice for what its warps last
+//! requested. The register file itself is not modelled: the assembler decides how many registers a kernel starts with,
+//! and PTX only bounds that number.
 
 use crate::context::Context;
 use crate::decode::{Decode, Form, invalid};
@@ -12,9 +12,9 @@ pub(crate) struct SetMaximum {
     registers: u32,
 }
 
-/// Fewest and most registers of a thread that `setmaxnreg` can ask for.
+/// Range of the register count of `setmaxnreg`.
 const RANGE: std::ops::RangeInclusive<u64> = 24..=256;
-/// They come in multiples of this.
+/// The register count is a multiple of this.
 const MULTIPLE: u64 = 8;
 
 /// Decodes `setmaxnreg`; `None` when the opcode is another.

@@ -1,7 +1,8 @@
 //! Matrix products of a warpgroup (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
 //!
-//! Each warp computes its 16 rows when it executes the instruction, to the bit what an H200 does ([`fused_sum`](crate::fused_sum)). Operands
-//! in shared memory are read at once; results are written to the registers when they are waited for.
+//! Each warp computes its 16 rows when it executes the instruction, bit-exact to an H200
+//! ([`fused_sum`](crate::fused_sum)). Operands in shared memory are read immediately; results are written to registers
+//! when they are waited for.
 
 use super::descriptor::{CHUNK, CHUNK_ELEMENTS, Descriptor};
 use super::product::Element;
@@ -34,7 +35,7 @@ pub(crate) enum Operation {
 enum OperandA {
     /// Fragments in registers.
     Registers(Vec<Slot>),
-    /// In shared memory; transposed when its rows are contiguous along M.
+    /// In shared memory; transposed if its rows are contiguous along M.
     Shared { descriptor: Slot, transposed: bool },
 }
 
@@ -104,7 +105,7 @@ fn multiply(form: &mut Form<'_>) -> Decode<Multiply> {
     if !is_whole {
         types.negated = is_negated(form)? != is_negated(form)?;
     }
-    // Only elements of 16 bits may lie along M or N.
+    // Only 16-bit elements may be contiguous along M or N.
     let mut is_transposed = || if a.bits() == 16 { form.literal().map(|literal| literal != 0) } else { Ok(false) };
     let operand_a = match (fragments, descriptor) {
         (Some(fragments), _) => OperandA::Registers(fragments),
@@ -115,13 +116,13 @@ fn multiply(form: &mut Form<'_>) -> Decode<Multiply> {
     Ok(Multiply { columns, types, d: accumulators, a: operand_a, b, b_transposed, scale_d })
 }
 
-/// Whether there are products with so many columns, of integers or of others.
+/// Whether products with this many columns exist, for integers or for other types.
 fn is_width(columns: usize, is_whole: bool) -> bool {
     let step = if is_whole && columns > 32 { 16 } else { 8 };
     (8..=256).contains(&columns) && columns.is_multiple_of(step)
 }
 
-/// Takes a factor of an operand: 1, or −1, which negates it.
+/// Takes the factor of an operand, 1 or −1; true if it is negated.
 fn is_negated(form: &mut Form<'_>) -> Decode<bool> {
     match form.literal()? as i64 {
         1 => Ok(false),
@@ -196,7 +197,7 @@ impl Multiply {
         context.cluster.counters.mma_multiply_accumulates += (ROWS * self.columns * self.types.depth()) as u64;
     }
 
-    /// The old value of an accumulator, which an earlier `wgmma` may still have in flight.
+    /// The old value of an accumulator, which may be in flight from an earlier `wgmma`.
     fn accumulator(&self, context: &mut Context<'_>, slot: Slot, is_read: bool) -> [u64; 32] {
         if let Some(values) = context.warp.matrix.result(slot) {
             return *values;
@@ -224,7 +225,8 @@ impl Multiply {
     }
 }
 
-/// The rows of A that the lanes hold: each register four bytes of a row, first of rows 0–7, then 8–15, then 16 bytes further on.
+/// The rows of A that the lanes hold, four bytes per register: first rows 0–7, then 8–15, then the same 16 bytes
+/// further on.
 fn fragments(context: &mut Context<'_>, slots: &[Slot]) -> Vec<Bytes> {
     context.require(slots);
     let mut rows = vec![[0; ROW_BYTES]; ROWS];
@@ -283,7 +285,7 @@ fn shared(
 
 fn chunk(context: &mut Context<'_>, faults: &mut Faults, address: u64) -> [u8; CHUNK as usize] {
     let mut data = [0; CHUNK as usize];
-    // Lane 0 stands for the warp, all of which is active.
+    // The whole warp is active; lane 0 represents it.
     let lane = 0;
     context.read(faults, Place::shared(lane, address, CHUNK), &mut data);
     context.check_proxy(faults, lane, address, data.len(), "read");

@@ -1,4 +1,4 @@
-//! Values of 128 bits, which have two registers: copies and atomic operations (PTX ISA, "mov", "atom").
+//! 128-bit values, held in two registers: copies and atomic operations (PTX ISA, "mov", "atom").
 
 use super::memory::{scope, take_hints};
 use crate::context::{Context, Direction, Faults, Place, Traffic};
@@ -12,7 +12,7 @@ use crate::race::Semantics;
 /// Bytes of a value.
 const BYTES: u64 = 16;
 
-/// A decoded instruction on values of 128 bits, lower halves first.
+/// A decoded instruction on 128-bit values, lower halves first.
 pub(crate) enum Operation {
     /// `mov.b128`.
     Copy { from: [Slot; 2], to: [Destination; 2] },
@@ -62,7 +62,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     }
 }
 
-/// A register of 128 bits, or two of 64.
+/// Takes a 128-bit register, or two of 64 bits, to write.
 pub(super) fn destinations(form: &mut Form<'_>, operand: &Operand) -> Decode<[Destination; 2]> {
     match operand {
         Operand::Vector(halves) if halves.len() == 2 => {
@@ -75,7 +75,7 @@ pub(super) fn destinations(form: &mut Form<'_>, operand: &Operand) -> Decode<[De
     }
 }
 
-/// A register of 128 bits, or two of 64.
+/// Takes a 128-bit register, or two of 64 bits, to read.
 pub(super) fn sources(form: &mut Form<'_>, operand: &Operand) -> Decode<[Slot; 2]> {
     match operand {
         Operand::Vector(halves) if halves.len() == 2 => {
@@ -138,7 +138,7 @@ fn exchange(
         let [low, high] = new.map(|slot| context.value(slot, lane));
         let expected = expected.map(|slots| slots.map(|slot| context.value(slot, lane)));
         let memory = context.machine.memory;
-        // Each half is one operation; the lock makes one of both.
+        // Each half is a separate operation; the lock makes them one.
         let _lock = memory.lock_wide();
         let mut half = |offset: u64, value: Option<u64>| {
             let update = |old: u64| value.unwrap_or(old);

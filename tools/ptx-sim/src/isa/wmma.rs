@@ -1,7 +1,7 @@
 //! `wmma` (PTX ISA, "Warp Level Matrix Load Instruction: wmma.load" and those after it).
 //!
-//! Which lane holds which elements is left open by PTX. Here a lane holds neighbours of a row of A, of a column of B, or of a
-//! row of C and D; where a fragment has more registers than that takes, the elements repeat.
+//! PTX does not specify which lane holds which elements. Here a lane holds neighbours of a row of A, of a column of B,
+//! or of a row of C and D; if a fragment has more registers than that needs, elements repeat.
 
 use super::mma::each_element;
 use super::product::{Element, Product, Sum};
@@ -11,7 +11,7 @@ use crate::lanes::{LANES, lanes};
 use crate::parse::{Space, Type};
 use crate::program::{Address, Destination, Slot};
 
-/// Rows, columns and depth, in single bits for those of bits.
+/// Rows, columns and depth; in single bits for bit matrices.
 type Shape = (usize, usize, usize);
 
 const SHAPES: [(&str, Shape); 7] = [
@@ -24,7 +24,7 @@ const SHAPES: [(&str, Shape); 7] = [
     ("m8n8k128", (8, 8, 128)),
 ];
 
-/// Which matrix a fragment is of.
+/// The matrix that a fragment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     A,
@@ -37,9 +37,9 @@ enum Role {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fragment {
     element: Element,
-    /// Lines of neighbours: rows of A, C and D, columns of B.
+    /// Number of lines of neighbours: rows of A, C and D, columns of B.
     lines: usize,
-    /// Elements of a line.
+    /// Elements per line.
     length: usize,
 }
 
@@ -54,12 +54,12 @@ impl Fragment {
         Fragment { element, lines, length }
     }
 
-    /// Elements that a lane holds, but for repeated ones.
+    /// Number of distinct elements that a lane holds.
     fn elements(self) -> usize {
         self.lines * self.length / LANES
     }
 
-    /// Registers of a lane. Those of f16 have room for the largest shape.
+    /// Registers per lane. Fragments of f16 have room for the largest shape.
     fn registers(self, role: Role) -> usize {
         match (self.element, role) {
             (Element::F16, Role::A | Role::B) => 8,
@@ -91,13 +91,13 @@ pub(crate) enum Operation {
     },
 }
 
-/// Where a matrix lies.
+/// The memory of a matrix.
 pub(crate) struct Memory {
     space: Option<Space>,
     address: Address,
-    /// Elements from one line of memory to the next; the length of a line when absent.
+    /// Elements from one line in memory to the next; if absent, the length of a line.
     stride: Option<Slot>,
-    /// Whether lines of the fragment are lines of memory.
+    /// Whether lines of the fragment are contiguous in memory.
     is_along: bool,
 }
 
@@ -150,7 +150,7 @@ fn multiply(form: &mut Form<'_>) -> Decode<Operation> {
     form.flag("popc");
     let saturate = form.flag("satfinite");
     form.flag("rn");
-    // Of A and of B; fragments are the same for all.
+    // The types of A and B; a fragment's layout is the same for all.
     for _ in 0..2 {
         form.choice(&[("row", ()), ("col", ())]);
     }
@@ -166,15 +166,15 @@ fn multiply(form: &mut Form<'_>) -> Decode<Operation> {
     let Some(sum) = sum.filter(|sum| matches!(sum, Sum::Population { .. }) == is_and.is_some()) else {
         return form.refuse();
     };
-    // D and C may be of different types; sums are made in that of D.
+    // D and C may have different types; sums are computed in D's.
     if c != d {
         return unsupported(format!("`{}`, which changes the type of the sum", form.name()));
     }
     let [a_fragment, b_fragment, result] =
         [(Role::A, a), (Role::B, b), (Role::Sum, d)].map(|(role, element)| Fragment::new(role, element, shape));
     let sum = match sum {
-        // Shown by the recorded results, and by what `ptxas` makes of it for `sm_90a`: two steps of depth 4, although the
-        // `mma` of depth 8 is one step.
+        // Evident from the recorded results, and from the code that `ptxas` generates for `sm_90a`: two steps of depth
+        // 4, although the `mma` of depth 8 is one step.
         Sum::Fused { result, .. } if a == Element::Tf32 => Sum::Fused { result, at_once: 4 },
         sum => sum,
     };
@@ -191,7 +191,7 @@ fn multiply(form: &mut Form<'_>) -> Decode<Operation> {
     })
 }
 
-/// Whether there is a `wmma` of that shape for elements of that type.
+/// Whether a `wmma` of this shape exists for elements of this type.
 fn fits(a: Element, shape: Shape) -> bool {
     match a {
         Element::F16 | Element::Bf16 | Element::Signed(8) | Element::Unsigned(8) => {
@@ -206,7 +206,7 @@ fn fits(a: Element, shape: Shape) -> bool {
 }
 
 impl Operation {
-    /// Executes it. Missing lanes were reported; they count as holding zeros.
+    /// Executes it. Missing lanes have been reported and count as zeros.
     pub fn execute(&self, context: &mut Context<'_>) {
         match self {
             Operation::Load { fragment, memory, to } => load(context, *fragment, memory, to),
@@ -228,7 +228,7 @@ impl Operation {
     }
 }
 
-/// The elements of a matrix of `count`, which the lanes hold one after the other.
+/// The `count` elements of a matrix, lane by lane.
 fn gather(context: &Context<'_>, slots: &[Slot], element: Element, count: usize) -> Vec<u64> {
     let mut matrix = vec![0; count];
     let (own, width) = (count / LANES, element.per_register());
@@ -243,7 +243,7 @@ fn gather(context: &Context<'_>, slots: &[Slot], element: Element, count: usize)
     matrix
 }
 
-/// Gives the elements of a matrix to the lanes.
+/// Distributes the elements of a matrix to the lanes.
 fn scatter(context: &mut Context<'_>, to: &[Destination], element: Element, matrix: &[u64]) {
     let (own, width) = (matrix.len() / LANES, element.per_register());
     for lane in lanes(context.active) {
@@ -255,7 +255,7 @@ fn scatter(context: &mut Context<'_>, to: &[Destination], element: Element, matr
     }
 }
 
-/// The address of an element's byte, and the bytes that are moved at once: those of the element, of narrow ones of eight.
+/// Address of an element, and the number of bytes moved at once: one element, or eight narrow ones.
 fn address_of(context: &Context<'_>, fragment: Fragment, memory: &Memory, lane: usize, element: usize) -> u64 {
     let (line, place) = (element / fragment.length, element % fragment.length);
     let (line, place, length) = match memory.is_along {
@@ -263,13 +263,13 @@ fn address_of(context: &Context<'_>, fragment: Fragment, memory: &Memory, lane: 
         false => (place, line, fragment.lines),
     };
     let bits = u64::from(fragment.element.bits());
-    // Of single bits, strides count them.
+    // For single bits, strides count bits.
     let unit = if fragment.element == Element::Bits { 1 } else { bits };
     let line_bits = memory.stride.map_or(length as u64 * bits, |stride| context.value(stride, lane) * unit);
     context.address(memory.address, lane).wrapping_add((line as u64 * line_bits + place as u64 * bits) / 8)
 }
 
-/// Elements that are moved at once.
+/// Number of elements moved at once.
 fn together(element: Element) -> usize {
     (8 / element.bits()).max(1) as usize
 }
