@@ -1,22 +1,22 @@
-//! Accesses of the lanes of a warp that lie in one memory and are done together.
+//! Accesses of a warp's lanes in one memory, performed together.
 
 use crate::lanes::{LANES, lanes};
 
-/// Where the lanes of a warp access memory, each as many bytes, which are aligned by their number.
+/// The addresses of a warp's accesses of equal, naturally aligned size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneAccesses {
     /// Lanes that access memory; at least one.
     pub active: u32,
-    /// By lane; lanes that are not active have the address of one that is.
+    /// Addresses by lane; inactive lanes have the address of an active one.
     pub addresses: [u64; LANES],
-    /// The least address.
+    /// The lowest address.
     pub first: u64,
-    /// Bytes from there to the end of the last one.
+    /// Bytes from there to the end of the highest access.
     pub span: u64,
 }
 
 impl LaneAccesses {
-    /// Of `bytes` bytes, a power of two; `None` when an address is not aligned, or the last one is beyond all memory.
+    /// Accesses of `bytes` bytes, a power of two; `None` if an address is misaligned or beyond the address space.
     pub fn new(active: u32, mut addresses: [u64; LANES], bytes: u64) -> Option<LaneAccesses> {
         if active != u32::MAX {
             let first = addresses[(active.trailing_zeros() as usize).min(LANES - 1)];
@@ -29,14 +29,14 @@ impl LaneAccesses {
         (bits & (bytes - 1) == 0).then_some(LaneAccesses { active, addresses, first, span })
     }
 
-    /// The same that far lower.
+    /// The same accesses at addresses lower by `distance`.
     pub fn lower(mut self, distance: u64) -> LaneAccesses {
         self.first -= distance;
         self.addresses.iter_mut().for_each(|address| *address -= distance);
         self
     }
 
-    /// Whether every lane accesses the bytes behind those of the lane before it.
+    /// Whether each lane's access directly follows that of the previous lane.
     pub fn are_contiguous(&self, bytes: u64) -> bool {
         let expected = (0..LANES as u64).map(|lane| self.first + lane * bytes);
         self.active == u32::MAX && self.addresses.iter().zip(expected).all(|(one, other)| *one == other)
@@ -69,7 +69,7 @@ mod tests {
         (accesses, std::array::from_fn(|_| [random.random(); BYTES]))
     }
 
-    /// What the lanes read one after the other, if `load` finds all of it written.
+    /// What the lanes read one by one; `None` if `load` finds uninitialised bytes.
     fn one_by_one<const BYTES: usize>(
         accesses: &LaneAccesses,
         load: impl Fn(u64, &mut [u8]) -> bool,

@@ -1,20 +1,20 @@
-//! A function of one lane's operands, computed for a whole warp by one call: the loop over the lanes is compiled together with
-//! the function, for the vectors of 256 bits of `x86-64-v3` where the processor has them.
+//! A function of one lane's operands, evaluated for a whole warp by one call. The loop over the lanes is compiled together with
+//! the function, using the 256-bit vectors of `x86-64-v3` if the processor has them.
 
 use crate::lanes::{LANES, lanes};
 
 /// The values of a register in all lanes.
 pub(crate) type Row = [u64; LANES];
 
-/// From that many active lanes on all of them are computed, in vectors.
+/// With at least this many active lanes, all lanes are computed, vectorised.
 const VECTORISED: u32 = 8;
 
-/// A function of up to four operands. It has a result for any operands, as also lanes that are not active may be computed.
+/// A function of up to four operands. It must be total, since inactive lanes may be computed, too.
 pub(crate) trait LaneFunction<const RESULTS: usize>: Send + Sync {
     /// The results in one lane.
     fn of_lane(&self, operands: &[u64; 4]) -> [u64; RESULTS];
 
-    /// The bits of `masks` of the results in the active lanes; the others have any.
+    /// The results, restricted to the bits of `masks`, in the active lanes; arbitrary in the others.
     fn of_lanes(&self, operands: [&Row; 4], active: u32, masks: [u64; RESULTS]) -> [Row; RESULTS];
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> + Clone {
     })
 }
 
-/// Lanes of a mask in words: `lanes 0-3, 7`.
+/// Text for the lanes of a mask, such as `lanes 0-3, 7`.
 pub(crate) fn lane_list(mask: u32) -> String {
     let mut parts = Vec::new();
     let mut rest = mask;

@@ -1,4 +1,4 @@
-//! A launch: what is run, with which limits, and why it may be refused.
+//! A launch: its parameters, options, report, and reasons for refusal.
 
 use std::sync::Arc;
 
@@ -19,39 +19,39 @@ pub struct Launch<'a> {
     pub dynamic_shared_bytes: u32,
     /// The bytes of each `.param`, in order.
     pub params: &'a [&'a [u8]],
-    /// The architecture to stand for, as in 80 for `sm_80`.
+    /// The architecture to simulate, such as 80 for `sm_80`.
     pub architecture: u32,
 }
 
-/// How to run.
+/// Options of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Findings reported at most.
+    /// Maximum number of findings reported.
     pub max_findings: usize,
-    /// Threads that run blocks; 0 for all cores.
+    /// Number of host threads that run blocks; 0 for all cores.
     pub threads: usize,
-    /// Instructions one warp may execute before it is taken to be in an endless loop.
+    /// Maximum number of instructions of a warp; beyond it the warp counts as being in an endless loop.
     pub instructions_per_warp: u64,
-    /// Whether data races are looked for.
+    /// Whether to check for data races.
     pub races: bool,
-    /// The order in which warps and blocks take turns: 0 for that of their indices, every other number for a shuffled one
-    /// that is the same for the same number.
+    /// The order in which warps and blocks take turns: 0 for the order of their indices; any other number is the seed of a
+    /// shuffled order.
     pub schedule: u64,
-    /// Whether the grid may begin before the one in front of it has ended (CUDA's programmatic stream serialisation); `None` where
-    /// that is not known: an entry with a `griddepcontrol.wait` is then taken to be launched so.
+    /// Whether the grid may begin before the previous one has ended (programmatic stream serialisation); `None` if unknown: an entry
+    /// with a `griddepcontrol.wait` is then assumed to be launched that way.
     pub overlaps_previous: Option<bool>,
-    /// What the grids that may still run then have accessed; `None` where that is not known: all that comes behind no
-    /// `griddepcontrol.wait` is taken to meet them.
+    /// The accesses of grids that may still be running then; `None` if unknown: every access without a preceding
+    /// `griddepcontrol.wait` is then assumed to conflict with them.
     pub unfinished: Option<Arc<Unfinished>>,
-    /// Blocks of a cluster in x, y and z, which divide the grid; `None` for what the entry demands (`.reqnctapercluster`), or else
-    /// none.
+    /// Blocks of a cluster in x, y and z, which divide the grid; `None` for the size that the entry requires
+    /// (`.reqnctapercluster`), if any.
     pub cluster: Option<[u32; 3]>,
-    /// Whether all blocks are on the GPU together, so that they may wait for each other (a cooperative launch).
+    /// Whether all blocks are resident together, so that they may wait for each other (a cooperative launch).
     pub cooperative: bool,
-    /// Whether the report says what global memory was accessed; it does while data races are looked for.
+    /// Whether the report lists the accesses to global memory; with [`Options::races`] it always does.
     pub accesses: bool,
-    /// Whether undetermined values that the launch leaves in global memory are no findings of its own, as later launches may read
-    /// them or not: who owns the memory asks for them when they leave it
+    /// Whether undetermined values that the launch leaves in global memory are not findings of this launch, since a later launch may
+    /// or may not read them. The owner of the memory asks for them when they leave it
     /// ([`GlobalMemory::take_undetermined`](crate::GlobalMemory::take_undetermined)).
     pub keeps_undetermined: bool,
 }
@@ -74,25 +74,25 @@ impl Default for Options {
     }
 }
 
-/// What a launch did.
+/// The result of a launch.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What is wrong with the kernel; empty when nothing was found.
+    /// What is wrong with the kernel; empty if nothing was found.
     pub findings: Vec<Finding>,
     /// What the hardware would have done.
     pub counters: Counters,
-    /// What threads printed (`printf`), block after block.
+    /// Output of `printf`, block by block.
     pub printed: Vec<u8>,
-    /// The global memory that was accessed, where [`Options::accesses`] asks for it. A read of what the same thread wrote or
-    /// writes later may be left out.
+    /// The accessed global memory, if [`Options::accesses`] is set. A read of data that the same thread has written or later writes
+    /// may be missing.
     pub accesses: Vec<GlobalAccess>,
-    /// Whether the next grid may begin before those in front of this one have ended: some block let it, or ended, and had not
-    /// waited for them (`griddepcontrol`).
+    /// Whether the next grid may begin before the grids before this one have ended: some block allowed it, or ended, without
+    /// having waited for them (`griddepcontrol`).
     pub ends_before_previous: bool,
 }
 
-/// Why a launch was refused; nothing was executed. Never a statement that the kernel is wrong, only that it cannot be
-/// run like this or not by this simulator.
+/// Why a launch was refused. Nothing was executed. Never says that the kernel is wrong, only that it cannot be launched like
+/// this, or not by this simulator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     /// There is no such `.entry`.
@@ -102,7 +102,7 @@ pub enum LaunchError {
         entry: String,
         /// The PTX file.
         file: String,
-        /// The entries there are.
+        /// The existing entries.
         available: Vec<String>,
     },
     /// The number of parameters is not that of the entry.
@@ -110,12 +110,12 @@ pub enum LaunchError {
     ParameterCount {
         /// The entry.
         entry: String,
-        /// Number of `.param`s.
+        /// Number of `.param`s of the entry.
         expected: usize,
-        /// Number given.
+        /// Number of parameters given.
         given: usize,
     },
-    /// A parameter has another size than declared.
+    /// A parameter does not have the declared size.
     #[error("parameter {index} of entry `{entry}` has {expected} bytes, the launch gives {given}")]
     ParameterSize {
         /// The entry.
@@ -132,12 +132,12 @@ pub enum LaunchError {
     ParameterSpace {
         /// The entry.
         entry: String,
-        /// Bytes they take, with alignment.
+        /// Their total size in bytes, with alignment.
         bytes: u64,
         /// The limit in bytes.
         limit: u64,
     },
-    /// The simulator does not know an instruction, modifier or directive. Found before execution begins.
+    /// The simulator does not support an instruction, modifier or directive. Found before execution begins.
     #[error("{file}:{line}:{column}: unsupported: {what}")]
     Unsupported {
         /// The PTX file.
@@ -146,10 +146,10 @@ pub enum LaunchError {
         line: u32,
         /// Column, from 1.
         column: u32,
-        /// What is not supported, by name.
+        /// Name of what is not supported.
         what: String,
     },
-    /// The PTX is wrong in a way that shows when an entry is prepared: an undeclared register, a missing operand.
+    /// The PTX has an error that shows when an entry is prepared, such as an undeclared register or a missing operand.
     #[error("{file}:{line}:{column}: {what}")]
     Invalid {
         /// The PTX file.
@@ -158,20 +158,20 @@ pub enum LaunchError {
         line: u32,
         /// Column, from 1.
         column: u32,
-        /// What is wrong.
+        /// The error.
         what: String,
     },
-    /// The grid, block or cluster is empty or larger than any GPU takes, or contradicts what the entry demands.
+    /// The grid, block or cluster is empty or larger than any GPU accepts, or contradicts what the entry requires.
     #[error("{0}")]
     Geometry(String),
-    /// The blocks of a cooperative launch do not fit the GPU together.
+    /// The blocks of a cooperative launch do not fit on the GPU together.
     #[error(
         "a cooperative launch of {blocks} blocks: at most {limit} of them are on the largest GPU of sm_{architecture} together"
     )]
     Cooperative {
         /// Blocks of the grid.
         blocks: u64,
-        /// Blocks that fit.
+        /// Number of blocks that fit.
         limit: u64,
         /// The architecture of the launch.
         architecture: u32,
@@ -181,10 +181,10 @@ pub enum LaunchError {
     UnknownArchitecture {
         /// The architecture asked for.
         architecture: u32,
-        /// Those there are.
+        /// The known architectures.
         known: Vec<u32>,
     },
-    /// The module was compiled for a newer architecture, or for exactly another one.
+    /// The module was compiled for a newer architecture, or for another specific one.
     #[error("{file} is compiled for {target} and does not run on sm_{architecture}")]
     Target {
         /// The PTX file.
@@ -194,12 +194,12 @@ pub enum LaunchError {
         /// The architecture of the launch.
         architecture: u32,
     },
-    /// A block would use more shared memory than the architecture has for one.
+    /// A block needs more shared memory than the architecture provides.
     #[error(
         "{total} bytes of shared memory ({fixed} static, {dynamic} dynamic) exceed the {limit} a block can have on sm_{architecture}"
     )]
     SharedMemory {
-        /// Static and dynamic bytes together.
+        /// Total of static and dynamic bytes.
         total: u64,
         /// Static bytes, with alignment.
         fixed: u64,
@@ -210,15 +210,15 @@ pub enum LaunchError {
         /// The architecture of the launch.
         architecture: u32,
     },
-    /// A thread would use more local memory than any architecture has for one.
+    /// A thread needs more local memory than any architecture provides.
     #[error("{bytes} bytes of local memory exceed the {limit} a thread can have")]
     LocalMemory {
-        /// Bytes the entry declares.
+        /// Bytes that the entry declares.
         bytes: u64,
         /// The limit in bytes.
         limit: u64,
     },
-    /// Memory for the module's global variables could not be had.
+    /// Memory for the module's global variables could not be allocated.
     #[error(transparent)]
     Memory(#[from] crate::memory::MemoryError),
     /// The worker threads could not be started.
