@@ -1,12 +1,12 @@
-//! What a multiprocessor of each architecture has (CUDA C++ Programming Guide, "Compute Capabilities").
+//! Per-multiprocessor limits of each architecture (CUDA C++ Programming Guide, "Compute Capabilities").
 
-/// Shared memory that the system takes of each block, bytes, since 8.0.
+/// Shared memory that the system reserves in each block since compute capability 8.0, bytes.
 pub const RESERVED_SHARED_BYTES: u32 = 1024;
-/// Dynamic and static shared memory of a block that has not asked for more, bytes.
+/// Dynamic plus static shared memory that a block gets without opting in to more, bytes.
 pub const DEFAULT_SHARED_BYTES: u32 = 48 << 10;
-/// 32-bit registers of a multiprocessor and of a block.
+/// 32-bit registers per multiprocessor, and the most that one block can use.
 pub const REGISTERS: u32 = 64 << 10;
-/// Most threads of a block.
+/// Maximum threads of a block.
 pub const THREADS_PER_BLOCK: u32 = 1024;
 /// Threads of a warp.
 pub const WARP: u32 = 32;
@@ -22,13 +22,13 @@ pub const CONSTANT_BYTES: u32 = 64 << 10;
 pub struct Architecture {
     /// As in 90 for `sm_90`.
     pub number: u32,
-    /// Most shared memory of a block that asks for it, bytes.
+    /// Maximum shared memory of a block that opts in, bytes.
     pub shared_bytes_per_block: u32,
-    /// Shared memory of a multiprocessor, bytes.
+    /// Shared memory per multiprocessor, bytes.
     pub shared_bytes: u32,
-    /// Threads of a multiprocessor.
+    /// Maximum resident threads per multiprocessor.
     pub threads: u32,
-    /// Blocks of a multiprocessor.
+    /// Maximum resident blocks per multiprocessor.
     pub blocks: u32,
 }
 
@@ -53,7 +53,7 @@ const ALL: [Architecture; 12] = [
 ];
 
 impl Architecture {
-    /// The limits of `number`, as in 90 for `sm_90`; the numbers that are known, otherwise.
+    /// The limits of architecture `number` (90 for `sm_90`); an unknown number is an error that lists the known ones.
     pub fn find(number: u32) -> Result<Self, String> {
         ALL.into_iter().find(|known| known.number == number).ok_or_else(|| {
             let known: Vec<_> = ALL.iter().map(|known| known.number.to_string()).collect();

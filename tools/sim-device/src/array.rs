@@ -11,14 +11,14 @@ use crate::error::{Error, Result};
 use crate::memory::grouped;
 use crate::problem::Problem;
 
-/// The array has layers, as many as its depth (`CUDA_ARRAY3D_LAYERED`).
+/// The array is layered and its depth is the number of layers (`CUDA_ARRAY3D_LAYERED`).
 pub const LAYERED: u32 = 1;
-/// Surfaces of it can be made (`CUDA_ARRAY3D_SURFACE_LDST`).
+/// Surface objects can be made of the array (`CUDA_ARRAY3D_SURFACE_LDST`).
 pub const SURFACES: u32 = 2;
 /// `CUDA_ARRAY3D_TEXTURE_GATHER`.
 const GATHER: u32 = 8;
 
-/// Largest extent of each geometry (CUDA C++ Programming Guide, "Compute Capabilities"; as an H100 has them).
+/// Largest extent of each geometry (CUDA C++ Programming Guide, "Compute Capabilities"; values of an H100).
 pub(crate) fn largest_extent(geometry: Geometry) -> [u32; 3] {
     match geometry {
         Geometry::Line => [131_072, 1, 1],
@@ -32,16 +32,16 @@ pub(crate) fn largest_extent(geometry: Geometry) -> [u32; 3] {
 /// What a program asks for (`CUDA_ARRAY3D_DESCRIPTOR`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayDescriptor {
-    /// Width, height and depth or layers; 0 for a dimension that is not there.
+    /// Width, height, and depth or layers; 0 for an absent dimension.
     pub extent: [u64; 3],
-    /// What the texels are.
+    /// Format of the texels.
     pub format: TexelFormat,
     /// [`LAYERED`], [`SURFACES`] and others.
     pub flags: u32,
 }
 
 impl ArrayDescriptor {
-    /// The geometry; which of the dimensions contradict the others, otherwise.
+    /// The geometry; an error names the dimensions that contradict each other.
     fn geometry(&self) -> Result<Geometry> {
         let is_layered = self.flags & LAYERED != 0;
         match (self.extent.map(|size| size > 0), is_layered) {
@@ -57,7 +57,7 @@ impl ArrayDescriptor {
         }
     }
 
-    /// The geometry and the extent, with 1 for dimensions that are not there.
+    /// The geometry and the extent, with 1 for absent dimensions.
     fn check(&self) -> Result<(Geometry, [u64; 3])> {
         if self.flags & !(LAYERED | SURFACES | GATHER) != 0 {
             return Err(Error::unsupported(format!(
@@ -88,7 +88,7 @@ impl Context {
     /// Allocates an array for `owner`, as in `cuArrayCreate_v2`.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] for a shape that none has; [`Code::NOT_SUPPORTED`]; [`Code::OUT_OF_MEMORY`]; as
+    /// [`Code::INVALID_VALUE`] for an impossible shape; [`Code::NOT_SUPPORTED`]; [`Code::OUT_OF_MEMORY`]; those of
     /// [`Context::check`].
     pub fn create_array(self: &Arc<Self>, owner: &str, descriptor: ArrayDescriptor) -> Result<Arc<Array>> {
         let (geometry, extent) = descriptor.check()?;
@@ -102,19 +102,19 @@ impl Context {
     }
 }
 
-/// A text whose numbers are grouped.
+/// `text` with thousands separators in its numbers.
 fn with_thousands(text: &str) -> String {
     let group = |word: &str| word.parse::<u64>().map_or_else(|_| word.to_owned(), grouped);
     text.split(' ').map(group).collect::<Vec<_>>().join(" ")
 }
 
 impl Array {
-    /// What was asked for.
+    /// The descriptor that it was created with.
     pub fn descriptor(&self) -> &ArrayDescriptor {
         &self.descriptor
     }
 
-    /// Where its texels are.
+    /// Layout and place of its texels.
     pub fn texels(&self) -> &Texels {
         &self.texels
     }
@@ -124,12 +124,12 @@ impl Array {
         &self.context
     }
 
-    /// What messages call it.
+    /// Its name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Requires that it was not destroyed.
+    /// Requires that it has not been destroyed.
     ///
     /// # Errors
     /// [`Code::INVALID_HANDLE`].
@@ -144,7 +144,7 @@ impl Array {
     /// Destroys it (`cuArrayDestroy`).
     ///
     /// # Errors
-    /// [`Code::INVALID_HANDLE`] when it was destroyed before; as [`Context::check`].
+    /// [`Code::INVALID_HANDLE`] if it was destroyed before; those of [`Context::check`].
     pub fn destroy(&self) -> Result<()> {
         self.check_live().map_err(|error| error.of(Problem::DoubleFree))?;
         self.context.free_array(self.texels.address)?;
@@ -155,8 +155,8 @@ impl Array {
     /// The offset of the first byte of a part of a row: `bytes` bytes from byte `x` of row `y` of layer or slice `z`.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] when it does not lie in the array, or cuts a texel; [`Code::INVALID_HANDLE`] when the array was
-    /// destroyed.
+    /// [`Code::INVALID_VALUE`] if the part lies outside the array or cuts a texel; [`Code::INVALID_HANDLE`] if the
+    /// array was destroyed.
     pub fn offset(&self, [x, y, z]: [u64; 3], bytes: u64) -> Result<u64> {
         self.check_live()?;
         let (texels, name) = (&self.texels, &self.name);
@@ -175,13 +175,14 @@ impl Array {
         Ok(texels.place(x, y, z) - texels.address)
     }
 
-    /// The bytes in a row, and how many rows the whole array has: one behind the other as copies without coordinates count them
-    /// (`cuMemcpyHtoA`).
+    /// Bytes per row, and number of rows of the whole array. Copies without coordinates (`cuMemcpyHtoA`) treat the rows
+    /// as contiguous.
     pub fn rows(&self) -> (u64, u64) {
         (self.texels.row_bytes(), self.texels.extent[1] * self.texels.extent[2])
     }
 
-    /// An array has no address that a program could know: only copies of its context ask for one.
+    /// Device address of byte `offset`. Programs cannot know an array's address: only copies of its own context ask for
+    /// one.
     pub(crate) fn address(&self, offset: u64, call: Call) -> Result<u64> {
         self.check_live()?;
         self.context.check(call)?;

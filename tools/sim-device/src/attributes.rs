@@ -1,4 +1,4 @@
-//! What `cuDeviceGetAttribute` tells of a simulated GPU.
+//! Values of `cuDeviceGetAttribute` for a simulated GPU.
 
 use crate::architecture::{
     BLOCK_EXTENT, CONSTANT_BYTES, DEFAULT_SHARED_BYTES, GRID_EXTENT, REGISTERS, RESERVED_SHARED_BYTES,
@@ -12,11 +12,11 @@ use ptx_sim::Geometry;
 
 /// Size of the second-level cache, bytes.
 const L2_BYTES: i32 = 50 << 20;
-/// Attributes that `cuda.h` of CUDA 13.0 has.
+/// Attribute numbers of `cuda.h` of CUDA 13.0.
 const KNOWN: std::ops::RangeInclusive<u32> = 1..=147;
 
-/// First numbers of the largest extents of textures and of surfaces, and the geometry; of layered ones the dimensions that they
-/// have.
+/// First attribute number of each group of largest extents of textures and surfaces, with its geometry. Layered
+/// geometries only have the attributes of their own dimensions.
 const EXTENTS: [(u32, Geometry); 10] = [
     (21, Geometry::Line),
     (22, Geometry::Plane),
@@ -30,7 +30,7 @@ const EXTENTS: [(u32, Geometry); 10] = [
     (63, Geometry::Planes),
 ];
 
-/// The largest extent of textures or surfaces that an attribute tells.
+/// The largest extent of textures or surfaces that `attribute` stands for.
 fn texture_extent(attribute: u32) -> Option<u32> {
     EXTENTS.into_iter().find_map(|(first, geometry)| {
         let sizes = largest_extent(geometry).into_iter().filter(|size| *size > 1);
@@ -38,8 +38,8 @@ fn texture_extent(attribute: u32) -> Option<u32> {
     })
 }
 
-/// The value of an attribute (`CUdevice_attribute`) of GPU `index`; `None` for a number that is none. What the simulator does
-/// not have, such as access to the memory of another GPU, is 0.
+/// The value of an attribute (`CUdevice_attribute`) of GPU `index`; `None` for an unknown number. Features that the
+/// simulator lacks, such as peer access, are 0.
 pub fn device_attribute(config: &Config, index: u32, attribute: u32) -> Option<i32> {
     let architecture = &config.architecture;
     let (major, minor) = architecture.compute_capability();
@@ -52,21 +52,21 @@ pub fn device_attribute(config: &Config, index: u32, attribute: u32) -> Option<i
         8 => number(DEFAULT_SHARED_BYTES),
         9 => number(CONSTANT_BYTES),
         10 => number(WARP),
-        // Pitch at most; registers of a block; kHz.
+        // Largest pitch; registers per block; clock in kHz.
         11 => i32::MAX,
         12 | 82 => number(REGISTERS),
         13 => 1_000_000,
         // Alignment of textures, of their pitch, of surfaces.
         14 | 30 => 512,
         51 => number(PITCH_ALIGNMENT as u32),
-        // Copies beside kernels, kernels beside each other, priorities.
+        // Copies overlap kernels; concurrent kernels; stream priorities.
         15 | 31 | 40 | 78 => 1,
         16 => number(config.multiprocessors),
         // PCI bus, device, domain.
         33 => number(index + 1),
         34 | 50 => 0,
         36 => 1_000_000,
-        // Bits of the memory's bus.
+        // Memory bus width in bits.
         37 => 5120,
         38 => L2_BYTES,
         39 => number(architecture.threads),
@@ -77,11 +77,11 @@ pub fn device_attribute(config: &Config, index: u32, attribute: u32) -> Option<i
         // Caches of global and local memory.
         79 | 80 => 1,
         81 => number(architecture.shared_bytes),
-        // Managed memory, which the host and a GPU may use at the same time.
+        // Managed memory, with concurrent access by host and GPU.
         83 | 89 => 1,
-        // Kernels are preempted; registered host memory is used at the host's address; cooperative launches; registering.
+        // Compute preemption; registered host memory at the host's address; cooperative launches; registration.
         90 | 91 | 95 | 99 => 1,
-        // Single precision is this many times as fast as double.
+        // Ratio of single to double precision throughput.
         87 => 2,
         97 => number(architecture.shared_bytes_per_block),
         106 => number(architecture.blocks),
@@ -90,7 +90,7 @@ pub fn device_attribute(config: &Config, index: u32, attribute: u32) -> Option<i
         115 => 1,
         // Clusters; asynchronous copies of tensors.
         120 | 127 => i32::from(is_hopper),
-        // No node of the host's memory.
+        // No NUMA node of the host.
         131 | 134 => -1,
         _ if KNOWN.contains(&attribute) => texture_extent(attribute).map_or(0, number),
         _ => return None,

@@ -1,4 +1,4 @@
-//! Stream capture: what streams are given becomes a graph instead of being executed.
+//! Stream capture: work submitted to streams becomes a graph instead of being executed.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -12,15 +12,15 @@ use crate::graph::{Graph, Node};
 use crate::operation::Operation;
 use crate::sync::lock;
 
-/// Which calls are forbidden meanwhile (`CUstreamCaptureMode`).
+/// Which calls are forbidden during the capture (`CUstreamCaptureMode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Unsafe calls of any thread.
+    /// Unsafe calls from any thread.
     #[default]
     Global,
-    /// Unsafe calls of the thread that captures.
+    /// Unsafe calls from the capturing thread.
     ThreadLocal,
-    /// None.
+    /// No calls.
     Relaxed,
 }
 
@@ -28,7 +28,7 @@ thread_local! {
     static THREAD_MODE: Cell<Mode> = const { Cell::new(Mode::Global) };
 }
 
-/// Sets how this thread interacts with captures and returns how it did (`cuThreadExchangeStreamCaptureMode`).
+/// Sets how this thread interacts with captures and returns the previous mode (`cuThreadExchangeStreamCaptureMode`).
 pub fn exchange_thread_mode(mode: Mode) -> Mode {
     THREAD_MODE.replace(mode)
 }
@@ -38,7 +38,7 @@ pub struct Capture {
     id: u64,
     mode: Mode,
     thread: ThreadId,
-    /// The stream that it began on.
+    /// The stream on which it began.
     origin: u64,
     context: u64,
     graph: Arc<Graph>,
@@ -49,7 +49,7 @@ pub struct Capture {
 struct State {
     is_invalidated: bool,
     has_ended: bool,
-    /// Streams that take part, with what the next operation on each comes after.
+    /// Participating streams, each with the dependencies of its next operation.
     members: Vec<Member>,
 }
 
@@ -59,7 +59,7 @@ struct Member {
     frontier: Vec<usize>,
 }
 
-/// A place in a capture: what comes after it comes after some nodes.
+/// A position in a capture: the set of nodes on which later work depends.
 #[derive(Clone)]
 pub struct Point {
     capture: Arc<Capture>,
@@ -73,7 +73,7 @@ impl Point {
     }
 }
 
-/// A stream, as captures know it.
+/// Identifies a stream for captures.
 #[derive(Clone, Copy)]
 pub(crate) struct StreamKey {
     pub stream: u64,
@@ -82,7 +82,7 @@ pub(crate) struct StreamKey {
 }
 
 impl Capture {
-    /// Tells captures of the process apart.
+    /// Its number, unique among the captures of the process.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -92,17 +92,17 @@ impl Capture {
         &self.graph
     }
 
-    /// Whether a forbidden call has made it useless.
+    /// Whether a forbidden call has invalidated it.
     pub fn is_invalidated(&self) -> bool {
         lock(&self.state).is_invalidated
     }
 
-    /// Makes it useless.
+    /// Invalidates it.
     pub(crate) fn invalidate(&self) {
         lock(&self.state).is_invalidated = true;
     }
 
-    /// What the next operation on `stream` comes after.
+    /// Nodes on which the next operation on `stream` depends.
     pub fn frontier(&self, stream: u64) -> Vec<usize> {
         let state = lock(&self.state);
         state.members.iter().find(|member| member.stream == stream).map_or(Vec::new(), |member| member.frontier.clone())
@@ -116,7 +116,7 @@ impl Capture {
         lock(&self.state).members.iter().any(|member| member.stream == stream)
     }
 
-    /// Adds what `stream` is given.
+    /// Adds a node for `operation`, submitted to `stream`.
     pub(crate) fn add(&self, stream: u64, operation: Operation) -> Result<()> {
         let mut state = lock(&self.state);
         self.check(&state)?;
@@ -128,13 +128,13 @@ impl Capture {
         Ok(())
     }
 
-    /// The place that `stream` has come to.
+    /// The current position of `stream`.
     pub(crate) fn point(self: &Arc<Self>, stream: u64) -> Result<Point> {
         self.check(&lock(&self.state))?;
         Ok(Point { capture: self.clone(), frontier: self.frontier(stream) })
     }
 
-    /// Lets `key`'s stream go on behind `point` too; it takes part from now on.
+    /// Adds the stream of `key` to the capture if it is not in it yet, and makes its next work depend on `point` too.
     fn join(&self, key: StreamKey, point: &Point) -> Result<()> {
         let mut state = lock(&self.state);
         self.check(&state)?;
@@ -151,7 +151,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Whether everything that was captured comes before what the origin would be given next.
+    /// Whether the next operation on the origin stream would depend on every captured node.
     fn is_joined(&self, state: &State) -> bool {
         let nodes = self.graph.nodes();
         let origin = state.members.iter().find(|member| member.stream == self.origin);
@@ -214,7 +214,7 @@ impl Captures {
         Ok(capture.graph.clone())
     }
 
-    /// Lets a stream wait for an event that was recorded in a capture: the stream takes part in it from now on.
+    /// Makes a stream wait for an event that was recorded in a capture: the stream joins that capture.
     pub fn wait(&self, key: StreamKey, point: &Point) -> Result<()> {
         let own = self.of(key.stream);
         let ended = lock(&point.capture.state).has_ended;
@@ -233,7 +233,7 @@ impl Captures {
         }
     }
 
-    /// A call that is not safe while streams capture: what forbids it is invalidated.
+    /// Checks a call that is unsafe during capture: captures that forbid it are invalidated.
     pub fn check_unsafe_call(&self) -> Result<()> {
         let (mode, thread) = (THREAD_MODE.get(), std::thread::current().id());
         let forbids = |capture: &Capture| {
@@ -246,12 +246,12 @@ impl Captures {
         self.invalidate_where(forbids, Code::STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// A wait for a whole context.
+    /// Checks a wait for a whole context.
     pub fn check_context_synchronized(&self, context: u64) -> Result<()> {
         self.invalidate_where(|capture| capture.context == context, Code::STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// Something on the legacy default stream, which every blocking stream of the context waits for.
+    /// Checks work on the legacy default stream, on which every blocking stream of the context waits.
     pub fn check_legacy_stream(&self, context: u64) -> Result<()> {
         let depends = |capture: &Capture| {
             capture.context == context && lock(&capture.state).members.iter().any(|member| member.is_blocking)
@@ -259,7 +259,7 @@ impl Captures {
         self.invalidate_where(depends, Code::STREAM_CAPTURE_IMPLICIT)
     }
 
-    /// Ends the captures of a context that is gone.
+    /// Removes the captures of a context that is gone.
     pub fn forget_context(&self, context: u64) {
         self.remove(|capture| capture.context == context);
     }
@@ -274,7 +274,7 @@ impl Captures {
         }
     }
 
-    /// Forgets captures; they are dropped outside the lock, as what they hold may end a context, which comes back here.
+    /// Removes captures. They are dropped outside the lock: dropping one may end a context, which calls back here.
     fn remove(&self, is_gone: impl Fn(&Capture) -> bool) {
         let gone: Vec<_> = lock(&self.0).extract_if(.., |capture| is_gone(capture)).collect();
         drop(gone);

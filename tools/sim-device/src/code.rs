@@ -1,4 +1,4 @@
-//! The result codes of the CUDA driver API (`CUresult`), with the driver's names and words for them.
+//! The result codes of the CUDA driver API (`CUresult`), with the driver's names and descriptions.
 
 /// A result of the CUDA driver API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! What is simulated, and what the environment says about it.
+//! The simulated machine, and its description in environment variables.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::architecture::Architecture;
 use crate::code::Code;
 use crate::error::{Error, Result};
 
-/// Most GPUs of a machine.
+/// Maximum GPUs of a machine.
 const MOST_GPUS: u32 = 64;
-/// The CUDA version that the driver is for unless told otherwise, which is the newest that it knows.
+/// The default CUDA version of the driver, and the newest that it can be.
 pub const NEWEST_DRIVER: u32 = 13_000;
-/// Most memory of a GPU, bytes: what the addresses of a context have room for, twice over.
+/// Maximum memory of a GPU, bytes: half of the address space of a context.
 const MOST_MEMORY: u64 = 256 << 30;
 
-/// Allocates so many bytes of the host's memory, if it can.
+/// Allocates a number of bytes of host memory, if possible.
 pub type AllocateHost = fn(u64) -> Option<Arc<dyn HostWords>>;
 
 /// Where messages go.
@@ -25,7 +25,7 @@ pub enum Messages {
     /// To standard error.
     #[default]
     StandardError,
-    /// To the end of a file, which is made where there is none.
+    /// Appended to a file, which is created if missing.
     File(PathBuf),
     /// Nowhere.
     Quiet,
@@ -38,7 +38,7 @@ pub struct Config {
     pub gpus: u32,
     /// Their architecture.
     pub architecture: Architecture,
-    /// Multiprocessors of each. Few, so that the blocks of a persistent grid have several work items each.
+    /// Multiprocessors of each GPU. Few, so that each block of a persistent grid processes several work items.
     pub multiprocessors: u32,
     /// Memory of each, bytes.
     pub memory_bytes: u64,
@@ -48,23 +48,24 @@ pub struct Config {
     pub options: Options,
     /// Where messages go.
     pub messages: Messages,
-    /// Whether the program goes on after findings that a GPU does not notice, such as races.
+    /// Whether the program continues after findings that a GPU does not detect, such as races.
     pub continues: bool,
-    /// Whether it is told what the program never frees.
+    /// Whether memory that the program never frees is reported.
     pub leaks: bool,
-    /// Whether it is told when the program reads back what was never written.
+    /// Whether copies of never-written memory to the host are reported.
     pub uninitialised_copies: bool,
-    /// A file that every problem is appended to, one JSON object a line.
+    /// A file to which every problem is appended, one JSON object per line.
     pub journal: Option<PathBuf>,
-    /// Tells the program's line that is being executed by this thread, where somebody can, outside a function (nvcc makes one for
-    /// each kernel, of the same name): allocations, launches and copies are told with it.
+    /// Returns the program's source line that this thread is executing, if it can be found, skipping the function of
+    /// the given name (nvcc makes a stub of the same name for each kernel). Messages about allocations, launches and
+    /// copies include it.
     pub caller: Option<fn(&str) -> Option<String>>,
-    /// Allocates memory of the host that is never given back to others: so many bytes, from a multiple of 8 on. Without it there
-    /// is no managed memory.
+    /// Allocates host memory whose addresses are never reused, aligned to 8 bytes. Without it there is no managed
+    /// memory.
     pub host_memory: Option<AllocateHost>,
-    /// The CUDA version that the driver is for, as in 13000 for 13.0.
+    /// The CUDA version of the driver: 13000 for 13.0.
     pub driver_version: u32,
-    /// Functions of the driver that fail, with what they return.
+    /// Driver functions made to fail, with the code that each returns.
     pub failures: Vec<(String, Code)>,
 }
 
@@ -98,12 +99,12 @@ impl Config {
     /// `CUDA_VISIBLE_DEVICES`.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] with the variable, its value and what would be accepted.
+    /// [`Code::INVALID_VALUE`] with the variable, its value and the accepted values.
     pub fn from_environment() -> Result<Self> {
         Self::from_variables(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
-    /// As [`Config::from_environment`], of variables that `value` gives.
+    /// As [`Config::from_environment`], with variables looked up by `value`.
     ///
     /// # Errors
     /// As [`Config::from_environment`].
@@ -164,7 +165,7 @@ fn wrong(name: &str, value: &str, expected: &str) -> Error {
     Error::new(Code::INVALID_VALUE, format!("{name} is {value:?}; it has to be {expected}"))
 }
 
-/// A number, with a suffix for binary multiples.
+/// A number with an optional suffix K, M or G (powers of 1024).
 fn parse_number(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -178,7 +179,7 @@ fn parse_number(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// As in 12020 of `12.2`.
+/// `12.2` as 12020.
 fn parse_version(text: &str) -> Option<u32> {
     let (major, minor) = text.trim().split_once('.')?;
     let (major, minor) = (major.parse::<u32>().ok()?, minor.parse::<u32>().ok().filter(|minor| *minor < 100)?);

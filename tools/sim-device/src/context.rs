@@ -16,24 +16,24 @@ use crate::module::Module;
 use crate::problem::Problem;
 use crate::sync::lock;
 
-/// Allocations that are told one by one when they are never freed.
+/// Maximum leaked allocations that are listed one by one.
 const LEAKS_SHOWN: usize = 16;
 
-/// Whose a context is.
+/// Kind of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The GPU's primary context, shared by all that retain it.
     Primary,
-    /// Made by the program.
+    /// Created by the program.
     Own,
 }
 
-/// What a call does about an error that a kernel left.
+/// How a call treats an error that a kernel left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// Waits for the GPU: returns the error.
+    /// Waits for the GPU, and returns the error.
     Synchronous,
-    /// Only queues something, which a context with an error ignores; returns the error once a synchronous call has.
+    /// Only queues work: ignores the error, but returns it once a synchronous call has returned it.
     Asynchronous,
 }
 
@@ -45,19 +45,19 @@ struct Fault {
     was_returned: bool,
 }
 
-/// What is behind the lock of a context.
+/// State of a context that its lock protects.
 pub(crate) struct State {
     pub memory: Memory,
     fault: Option<Fault>,
 }
 
 impl State {
-    /// Whether a kernel has left an error: nothing is executed any more.
+    /// Whether a kernel has left an error; nothing is executed after that.
     pub fn has_fault(&self) -> bool {
         self.fault.is_some()
     }
 
-    /// Leaves an error; the first one stays.
+    /// Records an error; the first one is kept.
     pub fn fail(&mut self, code: Code) {
         self.fault.get_or_insert(Fault { code, was_returned: false });
     }
@@ -71,7 +71,7 @@ pub struct Context {
     flags: AtomicU32,
     kind: Kind,
     span: u64,
-    /// Allocations whose unwritten bytes were told of.
+    /// Allocations whose unwritten bytes have been reported.
     told_unwritten: Mutex<HashSet<u64>>,
     /// `None` once destroyed.
     state: Mutex<Option<State>>,
@@ -91,22 +91,22 @@ impl Context {
         &self.machine
     }
 
-    /// Tells contexts of a machine apart, those of the past too.
+    /// Its number, unique among the contexts of the machine, including destroyed ones.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Tells contexts of all machines of the process apart.
+    /// Its number, unique among the contexts of all machines of the process.
     pub(crate) fn id_in_process(&self) -> ContextId {
         ContextId { machine: self.machine.number(), context: self.id }
     }
 
-    /// The GPU, as the program counts.
+    /// The GPU, by the program's numbering.
     pub fn gpu(&self) -> u32 {
         self.gpu
     }
 
-    /// The flags that it was made with, or that were set later.
+    /// The flags that it was created with or that were set later.
     pub fn flags(&self) -> u32 {
         self.flags.load(Relaxed)
     }
@@ -116,7 +116,7 @@ impl Context {
         self.flags.store(flags, Relaxed);
     }
 
-    /// Whose it is.
+    /// Whether it is a primary context or one that the program created.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -126,7 +126,7 @@ impl Context {
         lock(&self.state).is_some()
     }
 
-    /// What messages call it.
+    /// Its description in messages.
     pub fn describe(&self) -> String {
         let kind = if self.kind == Kind::Primary { "the primary context" } else { "a context" };
         format!("{kind} of GPU {} (context {})", self.gpu, self.id)
@@ -148,9 +148,9 @@ impl Context {
         Ok(())
     }
 
-    /// Tells what the program has allocated and not freed, and of what kernels left there.
+    /// Reports memory that the program has not freed, and undetermined values that kernels left there.
     pub(crate) fn tell_end(&self) {
-        // A context that was lost has been told of.
+        // A lost context has been reported already.
         let _ = self.tell_left_at_end();
         self.tell_leaks();
     }
@@ -174,8 +174,8 @@ impl Context {
         }
     }
 
-    /// Tells that the program reads back `bytes` bytes at `address`, of which `count` were never written, the first at an offset.
-    /// Once for each allocation.
+    /// Reports a copy to the host of `bytes` bytes at `address`, of which `count` were never written, the first at an
+    /// offset. Once per allocation.
     pub(crate) fn tell_unwritten(&self, address: u64, bytes: u64, first: u64, count: u64) {
         if !self.machine.config().uninitialised_copies {
             return;
@@ -202,18 +202,18 @@ impl Context {
         }
     }
 
-    /// The number of its span of addresses.
+    /// The number of its address span.
     pub(crate) fn span(&self) -> u64 {
         self.span
     }
 
-    /// What is behind the lock, whatever error a kernel left.
+    /// The locked state, even if a kernel left an error.
     pub(crate) fn state_in_any_case(&self) -> Result<StateGuard<'_>> {
         let guard = lock(&self.state);
         if guard.is_some() { Ok(StateGuard(guard)) } else { Err(Code::CONTEXT_IS_DESTROYED.into()) }
     }
 
-    /// What is behind the lock, for a call of some kind.
+    /// The locked state, for a kind of call.
     pub(crate) fn state(&self, call: Call) -> Result<StateGuard<'_>> {
         let mut guard = lock(&self.state);
         let state = guard.as_mut().ok_or(Code::CONTEXT_IS_DESTROYED)?;
@@ -226,7 +226,7 @@ impl Context {
         Ok(StateGuard(guard))
     }
 
-    /// Whether calls of this kind may be made.
+    /// Whether a kind of call is allowed.
     ///
     /// # Errors
     /// [`Code::CONTEXT_IS_DESTROYED`], or the error that a kernel left.
@@ -234,7 +234,7 @@ impl Context {
         self.state(call).map(drop)
     }
 
-    /// Waits for everything (`cuCtxSynchronize`).
+    /// Waits for all work (`cuCtxSynchronize`).
     ///
     /// # Errors
     /// As [`Context::check`]; [`Code::STREAM_CAPTURE_UNSUPPORTED`] while a stream of the context captures, which
@@ -249,13 +249,13 @@ impl Context {
     /// Allocates memory for `owner`, as in `cuMemAlloc_v2`, and returns its address.
     ///
     /// # Errors
-    /// [`Code::OUT_OF_MEMORY`]; [`Code::INVALID_VALUE`] for no bytes; as [`Context::check`].
+    /// [`Code::OUT_OF_MEMORY`]; [`Code::INVALID_VALUE`] for zero bytes; those of [`Context::check`].
     pub fn allocate(&self, owner: &str, bytes: u64) -> Result<u64> {
         let number = self.machine.next_allocation();
         self.allocate_named(number, self.machine.numbered_name(number, owner, bytes), bytes)
     }
 
-    /// Allocates memory that messages call `name`.
+    /// Allocates memory named `name` in messages.
     ///
     /// # Errors
     /// As [`Context::allocate`].
@@ -273,7 +273,7 @@ impl Context {
         state.memory.allocate(number, &name, bytes).inspect_err(|_| gpu.release(bytes))
     }
 
-    /// Allocates an array that messages call `name`.
+    /// Allocates an array named `name` in messages.
     pub(crate) fn allocate_array(&self, number: u64, name: &str, shape: &Texels) -> Result<Texels> {
         let mut state = self.state(Call::Asynchronous)?;
         let gpu = self.machine.gpu(self.gpu)?;
@@ -290,10 +290,11 @@ impl Context {
         Ok(())
     }
 
-    /// Frees what begins at `address`.
+    /// Frees the allocation that begins at `address`.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] when no live allocation begins there, with what lies there; as [`Context::check`].
+    /// [`Code::INVALID_VALUE`] if no live allocation begins there, with what is at the address; those of
+    /// [`Context::check`].
     pub fn free(&self, address: u64, call: Call) -> Result<()> {
         self.tell_left(address)?;
         let mut state = self.state(call)?;
@@ -301,7 +302,7 @@ impl Context {
         self.machine.gpu(self.gpu)?.release(bytes);
         drop(state);
         if call == Call::Synchronous {
-            // What frees memory waits for whatever may use it.
+            // Freeing waits for all work that may use the memory.
             self.machine.stream_races.synchronize_context(self.id);
         }
         Ok(())
@@ -310,12 +311,12 @@ impl Context {
     /// Writes `data` to `address`.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] when the bytes do not lie in one allocation; as [`Context::check`].
+    /// [`Code::INVALID_VALUE`] if the bytes do not lie in one allocation; those of [`Context::check`].
     pub fn write(&self, address: u64, data: &[u8]) -> Result<()> {
         self.state(Call::Synchronous)?.memory.write(address, data)
     }
 
-    /// Reads from `address`; bytes that nothing wrote are 0.
+    /// Reads from `address`; unwritten bytes read as 0.
     ///
     /// # Errors
     /// As [`Context::write`].
@@ -323,7 +324,7 @@ impl Context {
         self.state(Call::Synchronous)?.memory.read(address, data)
     }
 
-    /// The address of the first of `bytes` bytes at `address` that was never written.
+    /// The address of the first unwritten byte among the `bytes` bytes at `address`.
     ///
     /// # Errors
     /// As [`Context::write`].
@@ -334,12 +335,12 @@ impl Context {
     /// Requires `bytes` bytes at `address` to lie in one allocation of the context.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] with what lies there; as [`Context::check`].
+    /// [`Code::INVALID_VALUE`] with what is at the address; those of [`Context::check`].
     pub fn check_range(&self, address: u64, bytes: u64) -> Result<()> {
         self.state(Call::Asynchronous)?.memory.check_plain(address, bytes)
     }
 
-    /// The live allocation that `address` lies in.
+    /// The live allocation that contains `address`.
     pub fn allocation_at(&self, address: u64) -> Option<Allocation> {
         lock(&self.state).as_ref()?.memory.find(address)
     }
@@ -349,13 +350,13 @@ impl Context {
         lock(&self.state).as_ref().is_some_and(|state| state.memory.global.allocation_at(address).is_some())
     }
 
-    /// Whether `address` lies in memory that was allocated, and freed.
+    /// Whether `address` lies in freed memory.
     pub fn was_freed(&self, address: u64) -> bool {
         let is_freed = |state: &State| state.memory.global.allocation_at(address).is_some_and(|found| !found.live);
         lock(&self.state).as_ref().is_some_and(is_freed)
     }
 
-    /// What lies at `address`, in words, freed memory too.
+    /// What is at `address`, in words; includes freed memory.
     pub fn describe_address(&self, address: u64) -> Option<String> {
         lock(&self.state).as_ref().map(|state| state.memory.describe(address))
     }
@@ -363,8 +364,8 @@ impl Context {
     /// Loads PTX (`cuModuleLoadData`). `file` appears in messages.
     ///
     /// # Errors
-    /// [`Code::INVALID_PTX`] with line and column; [`Code::NO_BINARY_FOR_GPU`] when it is for another architecture; as
-    /// [`Context::check`].
+    /// [`Code::INVALID_PTX`] with line and column; [`Code::NO_BINARY_FOR_GPU`] for PTX of another architecture; those
+    /// of [`Context::check`].
     pub fn load(self: &Arc<Self>, text: &str, file: Option<&str>) -> Result<Arc<Module>> {
         self.check(Call::Asynchronous)?;
         Module::new(self, Images::of_process().load(text, file, Some(self.id_in_process()))?)
@@ -377,7 +378,7 @@ impl Drop for Context {
     }
 }
 
-/// The state of a context that has not been destroyed.
+/// The locked state of a live context.
 pub(crate) struct StateGuard<'a>(MutexGuard<'a, Option<State>>);
 
 impl std::ops::Deref for StateGuard<'_> {

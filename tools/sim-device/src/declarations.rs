@@ -1,5 +1,5 @@
-//! What the text of a module declares, as far as a driver tells about functions and ptx-sim does not: launch bounds, and the
-//! sizes of variables. The text has been parsed by ptx-sim before, so that nothing here has to be refused.
+//! Declarations in the text of a module that a driver reports about functions and ptx-sim does not: launch bounds, and
+//! sizes of variables. ptx-sim has parsed the text before, so nothing is refused here.
 
 /// The launch bounds and sizes of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,19 +29,19 @@ pub struct VariableDeclaration {
     pub name: String,
     /// State space, with its dot.
     space: &'static str,
-    /// Size, 0 where the launch decides.
+    /// Size, bytes; 0 if the launch decides it.
     pub bytes: u64,
     alignment: u64,
 }
 
 impl VariableDeclaration {
-    /// Whether it lies in global or constant memory.
+    /// Whether it is in global or constant memory.
     pub fn has_address(&self) -> bool {
         matches!(self.space, ".global" | ".const")
     }
 }
 
-/// What a module declares.
+/// The declarations of a module.
 #[derive(Clone, Debug, Default)]
 pub struct Declarations {
     /// The entries, in order.
@@ -80,7 +80,7 @@ impl Declarations {
     }
 }
 
-/// What the braces at the start of `text` enclose, and what follows.
+/// The text inside the braces at the start of `text`, and the text after them.
 fn body(text: &str) -> (&str, &str) {
     let mut depth = 0_usize;
     for (at, letter) in text.bytes().enumerate() {
@@ -96,7 +96,7 @@ fn body(text: &str) -> (&str, &str) {
     (text.get(1..).unwrap_or_default(), "")
 }
 
-/// `text` without comments, and without what stands in quotes.
+/// `text` without comments and string contents.
 fn code(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -144,7 +144,7 @@ fn entry(head: &str, body: &str, variables: &[VariableDeclaration]) -> Option<En
     })
 }
 
-/// Whether `name` stands in `text` as a word.
+/// Whether `text` contains `name` as a whole word.
 fn mentions(text: &str, name: &str) -> bool {
     let part = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || "_$%".contains(letter));
     text.match_indices(name)
@@ -155,7 +155,7 @@ fn mentions(text: &str, name: &str) -> bool {
 fn variable(statement: &str) -> Option<VariableDeclaration> {
     let declaration = statement.split('=').next().unwrap_or_default();
     let mut words = declaration.split_whitespace().peekable();
-    // In front of it stands its linkage, and what ends without a semicolon, such as `.target sm_80`.
+    // Before the space stand the linkage and directives that end without a semicolon, such as `.target sm_80`.
     let space = words.find_map(|word| SPACES.into_iter().find(|space| *space == word))?;
     let (mut alignment, mut element, mut count) = (None, 1, 1);
     while let Some(word) = words.next_if(|word| word.starts_with('.')) {

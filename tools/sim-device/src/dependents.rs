@@ -1,5 +1,5 @@
-//! Launches that may begin before those in front of them have ended (programmatic dependent launches): what of their stream may
-//! still run then.
+//! Programmatic dependent launches: a grid may begin before earlier grids of its stream have ended. Tracks which of
+//! them may still be running then.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,10 +10,10 @@ use ptx_sim::{GlobalAccess, Unfinished};
 use crate::order::Line;
 use crate::sync::lock;
 
-/// What a grid has accessed; `None` where nobody looked.
+/// Accesses of a grid; `None` if they were not recorded.
 type Accesses = Option<Vec<GlobalAccess>>;
 
-/// The grids of streams of which nobody has waited for the end.
+/// Per stream, the grids whose end nothing has waited for.
 #[derive(Default)]
 pub(crate) struct Dependents {
     is_watching: AtomicBool,
@@ -21,17 +21,17 @@ pub(crate) struct Dependents {
 }
 
 impl Dependents {
-    /// There are kernels that overlap others.
+    /// Starts watching: some kernels overlap others.
     pub fn begin(&self) {
         self.is_watching.store(true, Relaxed);
     }
 
-    /// Whether it matters what grids access.
+    /// Whether accesses of grids have to be recorded.
     pub fn is_watching(&self) -> bool {
         self.is_watching.load(Relaxed)
     }
 
-    /// What may still run when a grid begins that overlaps the one before it; `None` where that is not known.
+    /// The grids that may still run when an overlapping grid begins; `None` if unknown.
     pub fn unfinished(&self, line: Line) -> Option<Arc<Unfinished>> {
         let grids = lock(&self.grids);
         let all = grids.get(&line).map_or(&[][..], Vec::as_slice);
@@ -39,7 +39,7 @@ impl Dependents {
         Some(Arc::new(Unfinished::new(known.into_iter().flatten())))
     }
 
-    /// A grid was launched. What was in front of it has ended before the next one begins, unless it `keeps_previous`.
+    /// Records a launched grid. Grids before it have ended before the next one begins, unless it `keeps_previous`.
     pub fn add(&self, line: Line, accesses: Accesses, keeps_previous: bool) {
         let mut grids = lock(&self.grids);
         let all = grids.entry(line).or_default();
@@ -49,12 +49,12 @@ impl Dependents {
         all.push(accesses);
     }
 
-    /// All that the stream was given so far ends before what it is given next.
+    /// All work submitted to the stream so far ends before its next work begins.
     pub fn end(&self, line: Line) {
         lock(&self.grids).remove(&line);
     }
 
-    /// The same of all streams of a context.
+    /// As [`Dependents::end`], for all streams of a context.
     pub fn end_context(&self, context: u64) {
         lock(&self.grids).retain(|line, _| line.context != context);
     }

@@ -1,4 +1,4 @@
-//! Why a call failed.
+//! Errors of calls.
 
 use crate::code::Code;
 use crate::problem::Problem;
@@ -6,15 +6,15 @@ use crate::problem::Problem;
 /// A result code, and optionally a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What the driver returns.
+    /// The code that the driver returns.
     pub code: Code,
-    /// What was wrong, where, and what to do; `None` where the code says it all.
+    /// What was wrong, where, and what to do about it; `None` if the code says it all.
     pub message: Option<String>,
-    /// The kind of mistake, where it is one of those that have a name.
+    /// The kind of mistake, if it has a name.
     pub problem: Option<Problem>,
 }
 
-/// What most functions of this crate return.
+/// Result type of most functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -23,7 +23,7 @@ impl Error {
         Self { code, message: Some(message.into()), problem: None }
     }
 
-    /// The same, with the kind of mistake that it is.
+    /// The same error with a kind of mistake.
     pub fn of(self, problem: Problem) -> Self {
         Self { problem: Some(problem), ..self }
     }

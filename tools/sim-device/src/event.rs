@@ -10,15 +10,15 @@ use crate::error::{Error, Result};
 use crate::order::Clock;
 use crate::sync::lock;
 
-/// What an event stands for.
+/// The state that an event has recorded.
 #[derive(Clone, Default)]
 pub(crate) enum Recorded {
-    /// Nothing yet: waiting for it is no wait.
+    /// Nothing yet: a wait for it returns at once.
     #[default]
     Never,
-    /// Work that is done, and all that happened before.
+    /// Completed work, and everything that happened before it.
     At(Instant, Clock),
-    /// A place in a capture.
+    /// A position in a capture.
     Captured(Point),
 }
 
@@ -30,7 +30,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event of `context`, with a time if it is to be measured with (`cuEventCreate`).
+    /// Creates an event of `context` (`cuEventCreate`); `is_timed` if it is used for timing.
     ///
     /// # Errors
     /// As [`Context::check`].
@@ -52,20 +52,21 @@ impl Event {
         *lock(&self.recorded) = recorded;
     }
 
-    /// Whether the work before it is done, which it is (`cuEventQuery`).
+    /// Whether the work before it is complete, which it always is (`cuEventQuery`).
     ///
     /// # Errors
-    /// As [`Event::synchronize`]; [`Code::STREAM_CAPTURE_UNSUPPORTED`] where a capture forbids calls that are not safe, which
-    /// invalidates it.
+    /// Those of [`Event::synchronize`]; [`Code::STREAM_CAPTURE_UNSUPPORTED`] if a capture forbids unsafe calls; that
+    /// capture is invalidated.
     pub fn query(&self) -> Result<()> {
         self.context.machine().check_unsafe_call()?;
         self.synchronize()
     }
 
-    /// Waits until the work before it is done (`cuEventSynchronize`).
+    /// Waits until the work before it is complete (`cuEventSynchronize`).
     ///
     /// # Errors
-    /// As [`Context::check`]; [`Code::CAPTURED_EVENT`] when it was last recorded in a capture, which is invalidated.
+    /// Those of [`Context::check`]; [`Code::CAPTURED_EVENT`] if it was last recorded in a capture, which is
+    /// invalidated.
     pub fn synchronize(&self) -> Result<()> {
         match self.recorded() {
             Recorded::Captured(point) => {
@@ -81,8 +82,8 @@ impl Event {
     /// Milliseconds from `start` to this event (`cuEventElapsedTime`).
     ///
     /// # Errors
-    /// [`Code::INVALID_HANDLE`] when one of them was never recorded or has no time, or they belong to different contexts; as
-    /// [`Event::synchronize`].
+    /// [`Code::INVALID_HANDLE`] if one of them was never recorded or is not timed, or if they belong to different
+    /// contexts; those of [`Event::synchronize`].
     pub fn milliseconds_since(&self, start: &Event) -> Result<f32> {
         let refused = |what: &str| Err(Error::new(Code::INVALID_HANDLE, what));
         if self.context.id() != start.context.id() {

@@ -1,6 +1,6 @@
-//! Fat binaries: what nvcc puts into programs, machine code and PTX for several architectures, compressed or not.
+//! Fat binaries as nvcc embeds them in programs: machine code and PTX for several architectures, optionally compressed.
 //!
-//! Their form is not described by NVIDIA; this is what `fatbinary` of CUDA 11 to 13 writes.
+//! NVIDIA does not document the format; this follows what `fatbinary` of CUDA 11 to 13 writes.
 
 use std::io::Read;
 
@@ -9,23 +9,23 @@ use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::problem::Problem;
 
-/// What a fat binary begins with.
+/// The first word of a fat binary.
 pub const MAGIC: u32 = 0xba55_ed50;
-/// Bytes of the header: magic, version, bytes of the header, bytes that follow.
+/// Bytes of the header: magic number, version, header size, size of the rest.
 pub const HEADER_BYTES: usize = 16;
-/// Largest fat binary, and largest PTX of one, bytes.
+/// Maximum size of a fat binary, and of the PTX in one, bytes.
 const LARGEST: u64 = 1 << 30;
 
 /// Kind of an entry that is PTX.
 const PTX: u16 = 1;
-/// Flags of an entry: compressed by LZ4, by Zstandard.
+/// Flags of an entry: compressed with LZ4, with Zstandard.
 const LZ4: u64 = 0x2000;
 const ZSTANDARD: u64 = 0x8000;
 
-/// Bytes of the fat binary that begins with `header`, as it says itself.
+/// Size in bytes of the fat binary that begins with `header`, from its own fields.
 ///
 /// # Errors
-/// [`Code::INVALID_IMAGE`] when it is none.
+/// [`Code::INVALID_IMAGE`] if it is not a fat binary.
 pub fn size(header: &[u8; HEADER_BYTES]) -> Result<usize> {
     let own = number(header, 6, 2).unwrap_or(0);
     let rest = number(header, 8, 8).unwrap_or(0);
@@ -33,10 +33,10 @@ pub fn size(header: &[u8; HEADER_BYTES]) -> Result<usize> {
     if is_one { Ok((own + rest) as usize) } else { Err(damaged("its header")) }
 }
 
-/// The PTX of a fat binary for an architecture: of those that run there, the one for the newest.
+/// The PTX of a fat binary for an architecture: among those that run there, the one with the newest target.
 ///
 /// # Errors
-/// [`Code::NO_BINARY_FOR_GPU`] when there is none, with what there is; [`Code::INVALID_IMAGE`] when it is damaged.
+/// [`Code::NO_BINARY_FOR_GPU`] with the available entries if none runs; [`Code::INVALID_IMAGE`] if it is damaged.
 pub fn ptx(data: &[u8], architecture: &Architecture) -> Result<String> {
     let mut rest = data.get(number(data, 6, 2).unwrap_or(0) as usize..).ok_or_else(|| damaged("its header"))?;
     let mut best: Option<(u64, String)> = None;
@@ -69,20 +69,20 @@ pub fn ptx(data: &[u8], architecture: &Architecture) -> Result<String> {
     })
 }
 
-/// What one architecture's code is.
+/// One entry: the code for one architecture.
 struct Entry<'a> {
     kind: u16,
     architecture: u64,
     flags: u64,
-    /// Bytes of it all.
+    /// Size of the entry, bytes.
     bytes: usize,
     content: &'a [u8],
-    /// Bytes of the content once decompressed.
+    /// Size of the content after decompression, bytes.
     decompressed: u64,
 }
 
 impl<'a> Entry<'a> {
-    /// The entry that `data` begins with.
+    /// The entry at the start of `data`.
     fn read(data: &'a [u8]) -> Option<Self> {
         let (header, padded) = (number(data, 4, 4)?, number(data, 8, 8)?);
         let end = header.checked_add(padded).filter(|end| header >= 0x40 && *end <= data.len() as u64)?;

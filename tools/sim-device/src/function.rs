@@ -1,4 +1,4 @@
-//! Functions: what is launched.
+//! Functions: the launchable entries of modules.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -45,23 +45,23 @@ impl Function {
         &self.parameters
     }
 
-    /// Bytes of the buffer of all parameters.
+    /// Size of the parameter buffer, bytes.
     pub fn parameter_bytes(&self) -> u64 {
         self.parameters.last().map_or(0, |last| last.offset + last.bytes)
     }
 
-    /// Most threads of a block.
+    /// Maximum threads of a block.
     pub fn max_threads(&self) -> u32 {
         let declared = self.declaration.required_threads.or(self.declaration.maximum_threads);
         declared.unwrap_or(THREADS_PER_BLOCK).min(THREADS_PER_BLOCK)
     }
 
-    /// The blocks that a cluster has to have in each dimension, where the function says so.
+    /// The cluster size that the function requires (`.reqnctapercluster`), in each dimension.
     pub fn required_cluster(&self) -> Option<[u32; 3]> {
         self.image.module.required_cluster(self.name())
     }
 
-    /// Whether launches have to name the size of their clusters.
+    /// Whether launches must specify a cluster size.
     pub fn needs_cluster(&self) -> bool {
         self.image.module.needs_cluster(self.name())
     }
@@ -76,13 +76,13 @@ impl Function {
         self.declaration.local_bytes
     }
 
-    /// Constant memory that it uses, bytes.
+    /// Constant memory used, bytes.
     pub fn constant_bytes(&self) -> u64 {
         self.declaration.constant_bytes
     }
 
-    /// 32-bit registers of a thread. Registers are not allocated here: this is what the launch bounds leave to a thread, and
-    /// without bounds as many as do not limit the occupancy.
+    /// 32-bit registers per thread. The simulator does not allocate registers: this is the most that the launch bounds
+    /// allow, or without bounds the most that does not limit the occupancy.
     pub fn registers(&self) -> u32 {
         const WITHOUT_BOUNDS: u32 = 32;
         const MOST: u32 = 255;
@@ -95,14 +95,14 @@ impl Function {
         self.declaration.maximum_registers.or(bound).unwrap_or(WITHOUT_BOUNDS)
     }
 
-    /// The virtual architecture that it was compiled for, as in 80 of `.target sm_80`: what the driver calls its PTX version, and CUB
-    /// chooses its parameters by.
+    /// The virtual architecture that it was compiled for: 80 for `.target sm_80`. The driver calls it the PTX version;
+    /// CUB selects its tuning parameters by it.
     pub fn ptx_version(&self) -> u32 {
         let digits = self.image.module.target().trim_matches(|letter: char| !letter.is_ascii_digit());
         digits.parse().unwrap_or(0)
     }
 
-    /// Most dynamic shared memory that a launch may ask for, bytes.
+    /// Maximum dynamic shared memory of a launch, bytes.
     pub fn max_dynamic_shared_bytes(&self) -> u32 {
         self.max_dynamic_shared_bytes.load(Relaxed)
     }
@@ -110,7 +110,8 @@ impl Function {
     /// Allows launches `bytes` of dynamic shared memory (`CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`).
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`](crate::Code::INVALID_VALUE) when a block cannot have that much beside its static shared memory.
+    /// [`Code::INVALID_VALUE`](crate::Code::INVALID_VALUE) if a block cannot have that much beside its static shared
+    /// memory.
     pub fn allow_dynamic_shared(&self, bytes: u32) -> Result<()> {
         let limit = self.context.machine().config().architecture.shared_bytes_per_block;
         let fixed = self.shared_bytes();

@@ -1,4 +1,4 @@
-//! Graphs: operations that follow each other without the program's help.
+//! Graphs: operations with dependencies, launched as a whole.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use crate::sync::lock;
 pub struct Node {
     /// What it does.
     pub operation: Operation,
-    /// The nodes that it comes after; all come before it in the graph.
+    /// Indices of the nodes that it depends on; all are smaller than its own.
     pub dependencies: Vec<usize>,
 }
 
@@ -32,7 +32,7 @@ impl Node {
         }
     }
 
-    /// Whether it copies from or to memory of the program.
+    /// Whether it copies from or to host memory of the program.
     pub fn uses_host_memory(&self) -> bool {
         let is_host = |place: &Place| matches!(place, Place::Host(_));
         matches!(&self.operation, Operation::Copy(copy) if is_host(&copy.source) || is_host(&copy.destination))
@@ -54,7 +54,7 @@ impl Graph {
     /// Adds a node and returns its index.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] when it comes after a node that is not there.
+    /// [`Code::INVALID_VALUE`] if it depends on a node that does not exist.
     pub fn add(&self, node: Node) -> Result<usize> {
         let mut nodes = lock(&self.nodes);
         if let Some(missing) = node.dependencies.iter().find(|dependency| **dependency >= nodes.len()) {
@@ -64,15 +64,15 @@ impl Graph {
         Ok(nodes.len() - 1)
     }
 
-    /// Changes what a node does.
+    /// Changes the operation of a node.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] when there is no such node, or it is one of another kind.
+    /// [`Code::INVALID_VALUE`] if there is no such node, or the operation is of another kind.
     pub fn change(&self, index: usize, operation: Operation) -> Result<()> {
         change(&mut lock(&self.nodes), index, operation)
     }
 
-    /// The nodes, each after those that it depends on.
+    /// The nodes, in topological order.
     pub fn nodes(&self) -> Vec<Node> {
         lock(&self.nodes).clone()
     }
@@ -98,7 +98,7 @@ impl Graph {
     }
 }
 
-/// Changes what a node of `nodes` does.
+/// Changes the operation of a node of `nodes`.
 fn change(nodes: &mut [Node], index: usize, operation: Operation) -> Result<()> {
     let count = nodes.len();
     let node =
@@ -117,12 +117,12 @@ pub struct GraphExec {
 }
 
 impl GraphExec {
-    /// The nodes, each after those that it depends on.
+    /// The nodes, in topological order.
     pub fn nodes(&self) -> Vec<Node> {
         lock(&self.nodes).clone()
     }
 
-    /// Changes what a node does from the next launch on (`cuGraphExecKernelNodeSetParams`).
+    /// Changes the operation of a node for later launches (`cuGraphExecKernelNodeSetParams`).
     ///
     /// # Errors
     /// As [`Graph::change`].
@@ -130,8 +130,8 @@ impl GraphExec {
         change(&mut lock(&self.nodes), index, operation)
     }
 
-    /// Executes the nodes. A node that its stream would have refused, as when memory that it copies was freed since it was
-    /// captured, fails on the GPU: the error is the context's.
+    /// Executes the nodes. A node that its stream would have refused, for instance because memory was freed after the
+    /// capture, fails on the GPU: the error becomes the context's.
     pub(crate) fn execute(&self, context: &Context, during: &mut During) -> Result<()> {
         for node in self.nodes() {
             match node.operation.execute(context, during) {

@@ -1,4 +1,4 @@
-//! Memory of the host that the driver knows, which kernels of every context reach at its own address.
+//! Host memory known to the driver: kernels of every context access it at its host address.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -12,42 +12,42 @@ use crate::machine::Machine;
 use crate::memory::{grouped, memory_error};
 use crate::sync::lock;
 
-/// Bytes behind host memory in which an address is taken for one that was meant to lie inside.
+/// An address up to this many bytes past host memory is taken for an overrun of it.
 const NEAR: u64 = 64 << 10;
 
-/// Whose host memory is.
+/// The origin of host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostKind {
-    /// Page-locked, from the driver.
+    /// Page-locked, allocated by the driver.
     PageLocked,
-    /// The program's, of which it told the driver.
+    /// Allocated by the program and registered with the driver.
     Registered,
-    /// From the driver, and a GPU's as much as the host's (managed memory).
+    /// Managed memory, allocated by the driver.
     Managed {
-        /// The GPU of the context that it was allocated in.
+        /// The GPU of the context in which it was allocated.
         gpu: u32,
     },
-    /// A variable of a module in managed memory.
+    /// A managed variable of a module.
     Variable {
-        /// The GPU of the context that the module was loaded to.
+        /// The GPU of the context into which the module was loaded.
         gpu: u32,
     },
 }
 
-/// Host memory that the driver allocated or was told of.
+/// Host memory that the driver allocated or that was registered with it.
 #[derive(Clone)]
 pub struct HostRange {
     /// First address.
     pub address: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Flags it was allocated with.
+    /// Allocation flags.
     pub flags: u32,
-    /// The context that it was allocated in.
+    /// The context in which it was allocated.
     pub context: u64,
-    /// Whose it is.
+    /// Its origin.
     pub kind: HostKind,
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
     /// Its contents.
     pub words: Arc<dyn HostWords>,
@@ -59,7 +59,7 @@ impl HostRange {
         matches!(self.kind, HostKind::Managed { .. } | HostKind::Variable { .. })
     }
 
-    /// Whether it is managed memory that the program has to free.
+    /// Whether it is managed memory that the program must free.
     pub(crate) fn is_allocated_managed(&self) -> bool {
         matches!(self.kind, HostKind::Managed { .. })
     }
@@ -69,7 +69,7 @@ impl HostRange {
 pub(crate) type HostRanges = BTreeMap<u64, HostRange>;
 
 impl Machine {
-    /// What messages call an allocation that is made now for `owner`, as in `cuMemAlloc_v2`.
+    /// The name in messages of an allocation made now for `owner`, for example `cuMemAlloc_v2`.
     pub fn allocation_name(&self, owner: &str, bytes: u64) -> String {
         self.numbered_name(self.next_allocation(), owner, bytes)
     }
@@ -78,11 +78,11 @@ impl Machine {
         format!("allocation {number} of {} bytes, by {owner}{}", grouped(bytes), self.caller(""))
     }
 
-    /// Remembers host memory, and lets kernels reach it.
+    /// Registers host memory and makes it accessible to kernels.
     ///
     /// # Errors
-    /// [`Code::HOST_MEMORY_ALREADY_REGISTERED`] when some of it is known already; [`Code::INVALID_VALUE`] where kernels have other
-    /// memory at its address.
+    /// [`Code::HOST_MEMORY_ALREADY_REGISTERED`] if part of it is known already; [`Code::INVALID_VALUE`] if kernels have
+    /// other memory at its address.
     pub fn add_host_range(&self, range: HostRange) -> Result<()> {
         let contexts = self.live_contexts();
         let mut host = lock(&self.host);
@@ -95,12 +95,12 @@ impl Machine {
         Ok(())
     }
 
-    /// Forgets host memory that begins at `address`; `None` when none does.
+    /// Removes the host memory that begins at `address`; `None` if none does.
     pub fn remove_host_range(&self, address: u64) -> Option<HostRange> {
         let contexts = self.live_contexts();
         let range = lock(&self.host).remove(&address)?;
         for context in contexts {
-            // A context whose kernel has failed forgets it with all the rest.
+            // A context whose kernel failed drops it with everything else.
             if let Ok(mut state) = context.state_in_any_case() {
                 let _ = state.memory.global.free(address);
             }
@@ -108,21 +108,21 @@ impl Machine {
         Some(range)
     }
 
-    /// The host memory that `address` lies in, where the driver knows it.
+    /// The known host memory that contains `address`.
     pub fn host_range(&self, address: u64) -> Option<HostRange> {
         let host = lock(&self.host);
         let (_, range) = host.range(..=address).next_back()?;
         (address < range.address + range.bytes).then(|| range.clone())
     }
 
-    /// Whether `address` lies in host memory that the driver knows, or shortly behind some.
+    /// Whether `address` lies in known host memory or shortly past its end.
     pub(crate) fn is_near_host_range(&self, address: u64) -> bool {
         let host = lock(&self.host);
         let below = host.range(..=address).next_back();
         below.is_some_and(|(_, range)| address < range.address.saturating_add(range.bytes).saturating_add(NEAR))
     }
 
-    /// The host memory that belongs to a context.
+    /// The host memory that a context allocated.
     pub(crate) fn host_ranges_of(&self, context: u64) -> Vec<HostRange> {
         lock(&self.host).values().filter(|range| range.context == context).cloned().collect()
     }
@@ -130,13 +130,14 @@ impl Machine {
     /// Allocates managed memory for `owner`, as in `cuMemAllocManaged`, and returns its address.
     ///
     /// # Errors
-    /// [`Code::OUT_OF_MEMORY`]; [`Code::NOT_SUPPORTED`] where the program's memory cannot be had ([`crate::Config::host_memory`]).
+    /// [`Code::OUT_OF_MEMORY`]; [`Code::NOT_SUPPORTED`] if there is no allocator for it
+    /// ([`crate::Config::host_memory`]).
     pub fn allocate_managed(&self, context: &Context, owner: &str, bytes: u64, flags: u32) -> Result<u64> {
         let name = self.allocation_name(owner, bytes);
         self.new_managed(context, HostKind::Managed { gpu: context.gpu() }, name, bytes, flags)
     }
 
-    /// Makes room for a variable of a module in managed memory.
+    /// Allocates a managed variable of a module.
     pub(crate) fn managed_variable(&self, context: &Context, name: &str, bytes: u64) -> Result<u64> {
         self.new_managed(context, HostKind::Variable { gpu: context.gpu() }, name.to_owned(), bytes, 1)
     }
@@ -153,7 +154,7 @@ impl Machine {
         Ok(address)
     }
 
-    /// The context whose memory `address` is, or `asking` for memory of the host that the driver knows.
+    /// The context whose memory contains `address`, or `asking` for known host memory.
     pub(crate) fn reached_through(&self, address: u64, asking: &Context) -> Option<Arc<Context>> {
         self.context_at(address).or_else(|| {
             self.host_range(address)?;
@@ -165,7 +166,7 @@ impl Machine {
         lock(&self.contexts).values().filter_map(Weak::upgrade).filter(|context| context.is_alive()).collect()
     }
 
-    /// Lets kernels of a new context reach all host memory that the driver knows.
+    /// Makes all known host memory accessible to kernels of a new context.
     pub(crate) fn map_all_host(&self, context: &Context) -> Result<()> {
         lock(&self.host).values().try_for_each(|range| context.map_host(range))
     }

@@ -1,4 +1,4 @@
-//! PTX that was parsed.
+//! Parsed PTX.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use crate::sync::lock;
 pub struct Parameter {
     /// Its name in the PTX.
     pub name: String,
-    /// Offset in the buffer of all parameters, bytes.
+    /// Offset in the parameter buffer, bytes.
     pub offset: u64,
     /// Size, bytes.
     pub bytes: u64,
@@ -25,28 +25,28 @@ pub struct Parameter {
 pub(crate) struct Image {
     pub module: ptx_sim::Module,
     pub declarations: Declarations,
-    /// Contexts that have loaded it: their variables have been changed by kernels.
+    /// Contexts that have loaded it; their kernels may have changed its variables.
     used_in: Mutex<HashSet<ContextId>>,
 }
 
-/// Texts of which the images are kept although no context uses them any more, bytes.
+/// Total size of texts whose images are kept although no context uses them, bytes.
 const KEPT_BYTES: usize = 64 << 20;
 
-/// PTX that was parsed, for all machines of the process: parsing megabytes for every context takes long.
+/// Cache of parsed PTX for all machines of the process: parsing megabytes for each context is slow.
 pub(crate) struct Images {
     known: Mutex<Vec<Known>>,
-    /// As many bytes of texts that nobody uses are kept.
+    /// Total size of unused texts that are kept, bytes.
     kept_bytes: usize,
 }
 
-/// A text and its images. The one that was used last is the last of them all.
+/// A text and its images. The list is in order of use, the most recent last.
 struct Known {
     file: Option<String>,
     text: String,
     images: Vec<Arc<Image>>,
 }
 
-/// A context among those of all machines.
+/// Identifies a context among those of all machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ContextId {
     pub machine: u64,
@@ -54,7 +54,7 @@ pub(crate) struct ContextId {
 }
 
 impl Images {
-    /// Those of the process.
+    /// The cache of the process.
     pub fn of_process() -> &'static Images {
         static IMAGES: OnceLock<Images> = OnceLock::new();
         IMAGES.get_or_init(|| Images::new(KEPT_BYTES))
@@ -64,8 +64,8 @@ impl Images {
         Images { known: Mutex::default(), kept_bytes }
     }
 
-    /// The image of `text` for a context. Modules with variables of their own are parsed again for the second module of a
-    /// context, as each module has its own variables.
+    /// The image of `text` for a context. Each module has its own variables: PTX with variables is parsed again when a
+    /// context loads it a second time.
     pub fn load(&self, text: &str, file: Option<&str>, context: Option<ContextId>) -> Result<Arc<Image>> {
         let mut all = lock(&self.known);
         let place = all.iter().position(|known| known.file.as_deref() == file && known.text == text);
@@ -106,7 +106,7 @@ impl Known {
     }
 }
 
-/// Forgets what was not used for longest, until the rest of what nobody uses has few enough bytes.
+/// Drops the least recently used images until the unused ones have at most `kept_bytes`.
 fn forget_unused(all: &mut Vec<Known>, kept_bytes: usize) {
     let mut kept = 0;
     let mut is_kept: Vec<bool> = Vec::with_capacity(all.len());
@@ -118,7 +118,7 @@ fn forget_unused(all: &mut Vec<Known>, kept_bytes: usize) {
     all.retain(|_| is_kept.next().unwrap_or(true));
 }
 
-/// A name for PTX that came without one.
+/// A name for PTX without one.
 fn next_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("module-{}.ptx", NEXT.fetch_add(1, Relaxed))

@@ -1,4 +1,4 @@
-//! Launches: their checks, their execution by ptx-sim, and what becomes of findings.
+//! Launches: checks, execution by ptx-sim, and handling of findings.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use crate::operation::During;
 use crate::problem::Problem;
 use crate::stream_races::{Access, By};
 
-/// Most blocks of a cluster; a GPU asks for a permission for more than 8.
+/// Maximum blocks of a cluster; on a GPU more than 8 need an opt-in.
 const BLOCKS_PER_CLUSTER: u128 = 16;
 
 /// How a function is launched.
@@ -30,22 +30,23 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Dynamic shared memory of a block, bytes.
     pub dynamic_shared_bytes: u32,
-    /// Whether the grid may begin before the one in front of it has ended
+    /// Whether the grid may begin before the previous one of its stream has ended
     /// (`CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`).
     pub overlaps_previous: bool,
-    /// Blocks of a cluster in x, y and z (`CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`); `None` for what the function demands.
+    /// Blocks of a cluster in x, y and z (`CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`); `None` for what the function
+    /// requires.
     pub cluster: Option<[u32; 3]>,
-    /// Whether all blocks are on the GPU together, so that they may wait for each other (a cooperative launch).
+    /// Whether all blocks are resident at once, so that they may wait for each other (a cooperative launch).
     pub cooperative: bool,
     /// The bytes of each parameter, in order.
     pub parameters: Vec<Vec<u8>>,
 }
 
 impl Launch {
-    /// Whether a driver would accept it.
+    /// Whether a driver would accept the launch.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] with what is wrong, [`Code::INVALID_CLUSTER_SIZE`] if that is the size of the clusters.
+    /// [`Code::INVALID_VALUE`] with the reason; [`Code::INVALID_CLUSTER_SIZE`] for a bad cluster size.
     pub fn check(&self) -> Result<()> {
         let function = &self.function;
         let refused = |what: String| Err(Error::invalid(format!("launch of {}: {what}", function.name())));
@@ -105,12 +106,12 @@ impl Launch {
 }
 
 impl Context {
-    /// Executes `launch` with options of the caller's and returns what was found and counted, as values: nothing is printed
-    /// and the context stays usable.
+    /// Executes `launch` with the given options and returns findings and counters: nothing is printed and the context
+    /// stays usable.
     ///
     /// # Errors
-    /// As [`Launch::check`] and [`Context::check`]; [`Code::NOT_SUPPORTED`] with position and instruction for what ptx-sim
-    /// does not execute; [`Code::INVALID_HANDLE`] for a function of another context.
+    /// Those of [`Launch::check`] and [`Context::check`]; [`Code::NOT_SUPPORTED`] with position and instruction for
+    /// instructions that ptx-sim does not execute; [`Code::INVALID_HANDLE`] for a function of another context.
     pub fn run(&self, launch: &Launch, options: &Options) -> Result<Report> {
         launch.check()?;
         if launch.function.context().id() != self.id() {
@@ -136,7 +137,7 @@ impl Context {
         ptx_sim::run(module, &mut state.memory.global, &simulated, &options).map_err(launch_error)
     }
 
-    /// Executes `launch` as a GPU does: findings are printed and become the context's error.
+    /// Executes `launch` as a GPU does: findings are printed and become the error of the context.
     pub(crate) fn execute(&self, launch: &Launch, during: &mut During) -> Result<()> {
         if self.state(Call::Asynchronous)?.has_fault() {
             return Ok(());
@@ -185,7 +186,7 @@ impl Context {
         Ok(())
     }
 
-    /// Says whose memory a kernel has used that is not of its context.
+    /// Names in `finding` the owner of memory that belongs to another context.
     fn name_foreign_memory(&self, finding: &mut Finding) {
         let Some(address) = finding.address.filter(|_| finding.class == FindingClass::OutOfBounds) else { return };
         let machine = self.machine();
@@ -205,13 +206,13 @@ impl Context {
     }
 }
 
-/// What a kernel did with memory.
+/// A kernel's memory access as stream races count it.
 fn access(access: GlobalAccess) -> Access {
     let GlobalAccess { address, bytes, writes, is_strong, ptx_line, source } = access;
     Access { address, bytes, writes, is_strong, by: By::Line(ptx_line, source) }
 }
 
-/// Whether a GPU notices what was found.
+/// Whether a GPU detects such a finding.
 fn stops_a_gpu(class: FindingClass) -> bool {
     !matches!(
         class,
@@ -229,12 +230,12 @@ fn stops_a_gpu(class: FindingClass) -> bool {
     )
 }
 
-/// What a GPU returns for a kernel with such a finding.
+/// The code that a GPU returns for a kernel with such a finding.
 fn fault_code(class: FindingClass) -> Code {
     match class {
         FindingClass::OutOfBounds => Code::ILLEGAL_ADDRESS,
         FindingClass::Misaligned => Code::MISALIGNED_ADDRESS,
-        // On a GPU neither ends.
+        // On a GPU such a kernel never ends.
         FindingClass::InstructionLimit | FindingClass::Deadlock => Code::LAUNCH_TIMEOUT,
         _ => Code::LAUNCH_FAILED,
     }

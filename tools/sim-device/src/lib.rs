@@ -1,13 +1,13 @@
 //! Simulated GPUs as a driver sees them.
 //!
-//! A [`Machine`] has GPUs; a [`Context`] on one of them has memory, modules, streams and events as those of the CUDA driver
-//! API. Launches are executed by [`ptx_sim`] on the CPU, with all its checks. Nothing here is unsafe: handles are values, and
+//! A [`Machine`] has GPUs. A [`Context`] on a GPU has memory, modules, streams and events like those of the CUDA driver
+//! API. [`ptx_sim`] executes launches on the CPU, with all its checks. There is no unsafe code: handles are values, and
 //! device addresses are looked up.
 //!
 //! Two ways to launch:
-//! - [`Context::run`] returns findings and counters as values, and the context stays usable;
-//! - [`Stream::submit`] does what a GPU does: findings are printed like a compiler's errors, and become the error of the
-//!   context, which the next call that waits returns, and from then on every call.
+//! - [`Context::run`] returns findings and counters as values, and the context stays usable.
+//! - [`Stream::submit`] does what a GPU does: findings are printed like compiler errors and become the error of the
+//!   context. The next call that waits returns it, and so does every later call.
 //!
 //! ```
 //! use sim_device::{Config, Launch, Machine};
@@ -46,12 +46,12 @@
 //!
 //! # What is simulated, and what is not
 //!
-//! - A stream executes what it is given at once, on the thread that gives it: an order that a GPU could have taken. What
-//!   streams do with the same memory while nothing orders them is told.
-//! - The contexts of a process have different addresses, and each only reaches its own memory, as on a GPU. There is no
-//!   access between GPUs but copies.
-//! - Memory of the host that the driver knows, page-locked, registered or managed, is reached by kernels at its own address.
-//! - Not there: mipmaps, cubemaps, updates of graphs.
+//! - A stream executes each operation at once, on the submitting thread: one of the orders that a GPU could choose.
+//!   Unordered use of the same memory by different streams is reported.
+//! - The contexts of a process have disjoint addresses, and each only accesses its own memory, as on a GPU. Between
+//!   GPUs there are copies but no peer access.
+//! - Kernels access page-locked, registered and managed host memory at its host address.
+//! - Not simulated: mipmaps, cubemaps, updates of graphs.
 
 #![forbid(unsafe_code)]
 

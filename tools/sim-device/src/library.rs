@@ -1,4 +1,4 @@
-//! Libraries: PTX that was loaded for every context, and their kernels.
+//! Libraries: PTX loaded for every context, and its kernels.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,19 +11,19 @@ use crate::image::{Image, Images, Parameter};
 use crate::module::Module;
 use crate::sync::lock;
 
-/// PTX that serves every context (`CUlibrary`).
+/// PTX loaded for every context (`CUlibrary`).
 pub struct Library {
     loaded: Arc<Loaded>,
     kernels: Mutex<HashMap<String, Arc<Kernel>>>,
 }
 
-/// What a library and its kernels share.
+/// State shared by a library and its kernels.
 struct Loaded {
     text: String,
     file: Option<String>,
-    /// Or why it does not compile, which is the error of every request for a kernel.
+    /// The parsed PTX, or the compile error that every request for a kernel returns.
     image: Result<Arc<Image>>,
-    /// The library in each context that has used it.
+    /// The library's module in each context that has used it.
     modules: Mutex<HashMap<u64, Arc<Module>>>,
 }
 
@@ -34,12 +34,12 @@ impl Library {
         Arc::new(Self { loaded, kernels: Mutex::default() })
     }
 
-    /// What is wrong with PTX that does not compile.
+    /// The compile error, if the PTX does not compile.
     pub fn error(&self) -> Option<&Error> {
         self.loaded.image.as_ref().err()
     }
 
-    /// The names of the kernels, in order; none where the PTX does not compile.
+    /// The names of the kernels, in order; empty if the PTX does not compile.
     pub fn entries(&self) -> impl Iterator<Item = &str> {
         self.loaded.image.iter().flat_map(|image| &image.declarations.entries).map(|entry| entry.name.as_str())
     }
@@ -47,8 +47,8 @@ impl Library {
     /// The kernel called `name` (`cuLibraryGetKernel`); the same one each time.
     ///
     /// # Errors
-    /// [`Code::NOT_FOUND`](crate::Code::NOT_FOUND) with the names that there are;
-    /// [`Code::INVALID_PTX`](crate::Code::INVALID_PTX) when the PTX does not compile.
+    /// [`Code::NOT_FOUND`](crate::Code::NOT_FOUND) with the names of the existing kernels;
+    /// [`Code::INVALID_PTX`](crate::Code::INVALID_PTX) if the PTX does not compile.
     pub fn kernel(&self, name: &str) -> Result<Arc<Kernel>> {
         let image = self.loaded.image.clone()?;
         image.entry(name)?;
@@ -64,7 +64,7 @@ impl Library {
         Arc::ptr_eq(&self.loaded, &kernel.loaded)
     }
 
-    /// The modules that it has become in contexts.
+    /// Its modules in all contexts that have used it.
     pub fn modules(&self) -> Vec<Arc<Module>> {
         lock(&self.loaded.modules).values().cloned().collect()
     }
@@ -98,7 +98,7 @@ pub struct Kernel {
     loaded: Arc<Loaded>,
     image: Arc<Image>,
     name: String,
-    /// What was asked for, by GPU.
+    /// Maximum dynamic shared memory that the program set, by GPU.
     max_dynamic_shared_bytes: Mutex<HashMap<u32, u32>>,
 }
 
@@ -128,7 +128,7 @@ impl Kernel {
     /// As [`Function::allow_dynamic_shared`], for every context of a GPU.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`](crate::Code::INVALID_VALUE) when no block can have that much.
+    /// [`Code::INVALID_VALUE`](crate::Code::INVALID_VALUE) if no block can have that much.
     pub fn allow_dynamic_shared(&self, gpu: u32, bytes: u32, architecture: &Architecture) -> Result<()> {
         let fixed = self.image.entry(&self.name)?.shared_bytes;
         let limit = architecture.shared_bytes_per_block;

@@ -18,36 +18,36 @@ use crate::report::Reporter;
 use crate::stream_races::StreamRaces;
 use crate::sync::lock;
 
-/// Addresses of a context, bytes; they are never used twice while it lives.
+/// Size of a context's address span, bytes; addresses are never reused during its lifetime.
 pub(crate) const SPAN: u64 = 1 << 39;
-/// Where the addresses of the first context begin: above those at which programs and their languages place memory of the
-/// host, below those at which Linux does, and with low bits that tell an address cut to 32 bits from a null pointer.
+/// First address of the first context. It is above the addresses where programs and language runtimes place host
+/// memory, below those where Linux does, and its low bits tell an address truncated to 32 bits from a null pointer.
 pub(crate) const FIRST_ADDRESS: u64 = 0x2000_1000_0000;
-/// Addresses of simulated memory are below.
+/// Upper bound of addresses of simulated memory.
 pub(crate) const LAST_ADDRESS: u64 = 1 << 46;
-/// Contexts that have addresses at a time.
+/// Maximum contexts with addresses at a time.
 const SPANS: u64 = (LAST_ADDRESS - FIRST_ADDRESS) / SPAN;
 
-/// Whether `address` is one that simulated GPUs have for their memory, and the host does not.
+/// Whether `address` is in the range of simulated GPU memory, which the host does not use.
 pub fn is_device_address(address: u64) -> bool {
     (FIRST_ADDRESS..LAST_ADDRESS).contains(&address)
 }
 
-/// What the names of simulated GPUs begin with.
+/// Prefix of the names of simulated GPUs.
 pub const NAME: &str = "ptx-sim GPU";
 
-/// Simulated GPUs and everything on them. Each context has its memory to itself, as on a GPU, at addresses that no other
+/// Simulated GPUs and everything on them. Each context has its own memory, as on a GPU, at addresses that no other
 /// context uses.
 pub struct Machine {
     config: Config,
     gpus: Vec<Gpu>,
     pub(crate) reporter: Reporter,
-    /// Among the machines of the process.
+    /// Its number among the machines of the process.
     number: u64,
     pub(crate) captures: Captures,
     pub(crate) stream_races: StreamRaces,
     pub(crate) dependents: Dependents,
-    /// By the number of their span of addresses.
+    /// By number of the address span.
     pub(crate) contexts: Mutex<BTreeMap<u64, Weak<Context>>>,
     free_spans: Mutex<VecDeque<u64>>,
     pub(crate) host: Mutex<HostRanges>,
@@ -58,7 +58,7 @@ pub struct Machine {
 
 /// A GPU.
 pub struct Gpu {
-    /// Among all GPUs of the machine, whether or not the program sees them.
+    /// Position among all GPUs of the machine, whether or not the program sees them.
     index: u32,
     memory_used: Mutex<u64>,
     primary: Mutex<Primary>,
@@ -72,7 +72,7 @@ struct Primary {
 }
 
 impl Machine {
-    /// A machine as `config` says.
+    /// Creates the machine that `config` describes.
     pub fn new(config: Config) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let visible = config.visible.clone().unwrap_or_else(|| (0..config.gpus).collect());
@@ -98,20 +98,20 @@ impl Machine {
         self.number
     }
 
-    /// What it was made from.
+    /// The description that it was created from.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The GPUs that the program sees, in its order.
+    /// The GPUs visible to the program, in its order.
     pub fn gpus(&self) -> &[Gpu] {
         &self.gpus
     }
 
-    /// The GPU that the program counts as `ordinal`.
+    /// The GPU that the program numbers `ordinal`.
     ///
     /// # Errors
-    /// [`Code::INVALID_DEVICE`] when there are fewer.
+    /// [`Code::INVALID_DEVICE`] if there is no such GPU.
     pub fn gpu(&self, ordinal: u32) -> Result<&Gpu> {
         self.gpus.get(ordinal as usize).ok_or_else(|| {
             let text = format!("there is no GPU {ordinal}: the machine shows {}, counted from 0", self.gpus.len());
@@ -119,10 +119,10 @@ impl Machine {
         })
     }
 
-    /// Makes a context on a GPU (`cuCtxCreate`).
+    /// Creates a context on a GPU (`cuCtxCreate`).
     ///
     /// # Errors
-    /// [`Code::INVALID_DEVICE`], or [`Code::OUT_OF_MEMORY`] when there are too many contexts.
+    /// [`Code::INVALID_DEVICE`]; [`Code::OUT_OF_MEMORY`] if there are too many contexts.
     pub fn create_context(self: &Arc<Self>, gpu: u32, flags: u32) -> Result<Arc<Context>> {
         self.new_context(gpu, flags, Kind::Own)
     }
@@ -139,13 +139,13 @@ impl Machine {
         Ok(context)
     }
 
-    /// Takes back the addresses of a context that is gone; they are given out again after all others.
+    /// Returns the address span of a context that is gone; it is reused after all others.
     pub(crate) fn release_span(&self, span: u64) {
         lock(&self.contexts).remove(&span);
         lock(&self.free_spans).push_back(span);
     }
 
-    /// Retains the primary context of a GPU, created if it is not retained yet (`cuDevicePrimaryCtxRetain`).
+    /// Retains the primary context of a GPU, creating it on the first reference (`cuDevicePrimaryCtxRetain`).
     ///
     /// # Errors
     /// As [`Machine::create_context`].
@@ -163,7 +163,7 @@ impl Machine {
     /// Releases the primary context of a GPU, and destroys it with the last reference (`cuDevicePrimaryCtxRelease`).
     ///
     /// # Errors
-    /// [`Code::INVALID_CONTEXT`] when it is not retained.
+    /// [`Code::INVALID_CONTEXT`] if it is not retained.
     pub fn release_primary(&self, gpu: u32) -> Result<()> {
         let mut primary = lock(&self.gpu(gpu)?.primary);
         if primary.retained == 0 {
@@ -215,14 +215,14 @@ impl Machine {
     /// Loads PTX for every context (`cuLibraryLoadData`). `file` appears in messages.
     ///
     /// # Errors
-    /// Those of captures. PTX that does not compile is an error when a kernel is wanted, as with NVIDIA's driver
-    /// (seen with 580): [`Library::error`] knows it before.
+    /// Those of captures. PTX that does not compile is an error when a kernel is requested, as with NVIDIA's driver
+    /// (observed with 580); [`Library::error`] has it before.
     pub fn load_library(&self, text: &str, file: Option<&str>) -> Result<Arc<Library>> {
         self.captures.check_unsafe_call()?;
         Ok(Library::new(text, file, Images::of_process().load(text, file, None)))
     }
 
-    /// The context whose memory `address` belongs to, or belonged to.
+    /// The context that owns or owned the memory at `address`.
     pub fn context_at(&self, address: u64) -> Option<Arc<Context>> {
         self.context_in_span(address.checked_sub(FIRST_ADDRESS)? / SPAN)
     }
@@ -231,8 +231,8 @@ impl Machine {
         lock(&self.contexts).get(&span)?.upgrade()
     }
 
-    /// Whether calls that are not safe while streams capture may be made by this thread now; the captures that forbid them
-    /// are invalidated.
+    /// Whether this thread may make calls that are unsafe during capture now. Captures that forbid them are
+    /// invalidated.
     ///
     /// # Errors
     /// [`Code::STREAM_CAPTURE_UNSUPPORTED`].
@@ -240,23 +240,23 @@ impl Machine {
         self.captures.check_unsafe_call()
     }
 
-    /// ` from ` and the program's line that makes this call, outside the function `except`, where that is known.
+    /// ` from ` and the program's line that makes this call, skipping the function `except`; empty if unknown.
     pub(crate) fn caller(&self, except: &str) -> String {
         let line = self.config.caller.and_then(|caller| caller(except));
         line.map_or(String::new(), |line| format!(" from {line}"))
     }
 
-    /// Tells of a problem.
+    /// Reports a problem.
     pub fn problem(&self, problem: Problem, text: &str) {
         self.reporter.problem(problem, text);
     }
 
-    /// Adds a problem to the journal that was told already.
+    /// Adds an already reported problem to the journal.
     pub fn record(&self, problem: Problem, text: &str) {
         self.reporter.record_problem(problem, text);
     }
 
-    /// Tells what the program has allocated and not freed, in contexts that are still there, and how much it launched.
+    /// Reports memory that the program has not freed in live contexts, and the number of launches.
     pub fn end(&self) {
         let contexts: Vec<_> = lock(&self.contexts).values().filter_map(Weak::upgrade).collect();
         contexts.iter().for_each(|context| context.tell_end());
@@ -285,7 +285,7 @@ impl Gpu {
         uuid
     }
 
-    /// Its position among the GPUs of the machine, whether or not the program sees them all.
+    /// Its position among the GPUs of the machine, whether or not the program sees all of them.
     pub fn index(&self) -> u32 {
         self.index
     }
@@ -295,7 +295,7 @@ impl Gpu {
         *lock(&self.memory_used)
     }
 
-    /// Takes `bytes` of `total`.
+    /// Reserves `bytes` of `total`.
     pub(crate) fn reserve(&self, bytes: u64, total: u64) -> Result<()> {
         let mut used = lock(&self.memory_used);
         if bytes > total - *used {

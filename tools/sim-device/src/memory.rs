@@ -1,4 +1,4 @@
-//! The memory of a context: what was allocated and by whom.
+//! The memory of a context, with names of its allocations.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,28 +8,28 @@ use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::problem::Problem;
 
-/// Bytes whose state is asked for at once when memory is copied on a GPU.
+/// Bytes whose initialisation state is queried at once when memory is copied on a GPU.
 const BLOCK: u64 = 4096;
 
-/// Memory that is allocated.
+/// A live allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// Counted from 1 over the machine; 0 for a variable of a module.
+    /// Number in the machine, from 1; 0 for a variable of a module.
     pub number: u64,
     /// First address.
     pub address: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// What messages call it, as in `allocation 3 of 4,096 bytes, by cuMemAlloc_v2`.
+    /// Name in messages, for example `allocation 3 of 4,096 bytes, by cuMemAlloc_v2`.
     pub name: String,
 }
 
 /// The memory of one context.
 pub(crate) struct Memory {
     pub global: GlobalMemory,
-    /// By address, of what the program allocated and has not freed.
+    /// Numbers of the live allocations of the program, by address.
     numbers: HashMap<u64, u64>,
-    /// What messages call the texture and surface objects that were not destroyed.
+    /// Names in messages of the live texture and surface objects.
     pub objects: BTreeMap<u64, String>,
 }
 
@@ -38,14 +38,14 @@ impl Memory {
         Self { global, numbers: HashMap::new(), objects: BTreeMap::new() }
     }
 
-    /// Allocates; the caller has seen to it that the GPU has room.
+    /// Allocates; the caller has checked that the GPU has room.
     pub fn allocate(&mut self, number: u64, name: &str, bytes: u64) -> Result<u64> {
         let address = self.global.allocate(name, bytes).map_err(memory_error)?;
         self.numbers.insert(address, number);
         Ok(address)
     }
 
-    /// Allocates an array; the caller has seen to it that the GPU has room.
+    /// Allocates an array; the caller has checked that the GPU has room.
     pub fn allocate_array(&mut self, number: u64, name: &str, shape: &Texels) -> Result<Texels> {
         let Texels { geometry, extent, format, .. } = *shape;
         let texels = self.global.allocate_array(name, geometry, extent, format).map_err(memory_error)?;
@@ -53,7 +53,7 @@ impl Memory {
         Ok(texels)
     }
 
-    /// Frees the array that begins at `address`, which is one, and returns its size.
+    /// Frees the array that begins at `address` and returns its size. The caller has checked that it is one.
     pub fn free_array(&mut self, address: u64) -> Result<u64> {
         self.numbers.remove(&address);
         let bytes = self.find(address).map_or(0, |found| found.bytes);
@@ -77,14 +77,14 @@ impl Memory {
         }
     }
 
-    /// The live allocation that holds `address`.
+    /// The live allocation that contains `address`.
     pub fn find(&self, address: u64) -> Option<Allocation> {
         let found = self.global.allocation_at(address).filter(|found| found.live)?;
         let number = self.numbers.get(&found.start).copied().unwrap_or(0);
         Some(Allocation { number, address: found.start, bytes: found.bytes, name: found.name.to_owned() })
     }
 
-    /// Requires `bytes` bytes at `address` to lie in one live allocation that is no array.
+    /// Requires `bytes` bytes at `address` to lie in one live allocation that is not an array.
     pub fn check_plain(&self, address: u64, bytes: u64) -> Result<()> {
         match self.global.allocation_at(address).filter(|found| found.is_array) {
             Some(array) => {
@@ -101,7 +101,7 @@ impl Memory {
         if bytes == 0 || found.is_some_and(|found| bytes <= found.bytes - (address - found.start)) {
             return Ok(());
         }
-        // ptx-sim says where that is.
+        // The error of ptx-sim says where the memory is.
         match self.global.first_unwritten(address, bytes) {
             Err(MemoryError::OutOfBounds { location, .. }) => {
                 let is_freed = self.global.allocation_at(address).is_some_and(|found| !found.live);
@@ -112,7 +112,7 @@ impl Memory {
         }
     }
 
-    /// What lies at `address`, in words.
+    /// What is at `address`, in words.
     pub fn describe(&self, address: u64) -> String {
         match (self.find(address), self.global.first_unwritten(address, 1)) {
             (Some(found), _) => format!("byte {} of {}", address - found.address, found.name),
@@ -121,18 +121,18 @@ impl Memory {
         }
     }
 
-    /// Everything that the program allocated and has not freed: name and bytes.
+    /// Name and size of every live allocation of the program.
     pub fn live(&self) -> impl Iterator<Item = (&str, u64)> {
         let live = self.global.allocations().filter(|found| found.live && self.numbers.contains_key(&found.start));
         live.map(|found| (found.name, found.bytes))
     }
 
-    /// Everything that the program has to free or to destroy.
+    /// Everything that the program still has to free or destroy.
     pub fn leaks(&self) -> impl Iterator<Item = &str> {
         self.live().map(|(name, _)| name).chain(self.objects.values().map(String::as_str))
     }
 
-    /// Bytes of everything that the program allocated.
+    /// Total size of the live allocations of the program, bytes.
     pub fn live_bytes(&self) -> u64 {
         self.live().map(|(_, bytes)| bytes).sum()
     }
@@ -152,7 +152,7 @@ impl Memory {
         self.global.first_unwritten(address, bytes).map_err(memory_error)
     }
 
-    /// What a copy moves of the `bytes` bytes at `address`.
+    /// Reads the `bytes` bytes at `address` for a copy.
     pub fn written(&self, address: u64, bytes: u64) -> Result<Moved> {
         self.check(address, bytes)?;
         let mut parts = Vec::new();
@@ -174,7 +174,7 @@ impl Memory {
         Ok(Moved { parts, undetermined })
     }
 
-    /// Puts `bytes` bytes that a copy moves down at `address`.
+    /// Writes `bytes` copied bytes at `address`.
     pub fn put(&mut self, address: u64, bytes: u64, moved: Moved) -> Result<()> {
         self.check(address, bytes)?;
         let mut end = 0;
@@ -189,11 +189,11 @@ impl Memory {
     }
 }
 
-/// What a copy moves.
+/// The contents that a copy transfers.
 pub(crate) struct Moved {
-    /// The parts that were written, with their offsets, in order. What was never written is unwritten where it arrives, too.
+    /// The written parts with their offsets, in order. Unwritten bytes are unwritten at the destination too.
     pub parts: Vec<(u64, Vec<u8>)>,
-    /// What kernels left undetermined.
+    /// Values that kernels left undetermined.
     pub undetermined: Undetermined,
 }
 
@@ -204,7 +204,7 @@ impl Moved {
     }
 }
 
-/// The driver's code for what ptx-sim says about memory.
+/// The driver's error for a memory error of ptx-sim.
 pub(crate) fn memory_error(error: MemoryError) -> Error {
     let code = match error {
         MemoryError::Allocation { .. } => Code::OUT_OF_MEMORY,

@@ -1,4 +1,4 @@
-//! Modules: PTX that was loaded to a context.
+//! Modules: PTX loaded into a context.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,11 +18,11 @@ pub struct Module {
     context: Arc<Context>,
     image: Arc<Image>,
     functions: Mutex<HashMap<String, Arc<Function>>>,
-    /// The variables, once somebody has asked.
+    /// The variables, filled on the first request.
     variables: Mutex<Vec<ModuleVariable>>,
 }
 
-/// Makes room for the variables that the host reaches, and places them there.
+/// Allocates the managed variables and maps them.
 fn place_managed(context: &Context, image: &Image) -> Result<()> {
     let machine = context.machine();
     if machine.config().host_memory.is_none() || image.module.managed_variables().next().is_none() {
@@ -45,7 +45,7 @@ impl Module {
         Ok(Arc::new(Self { context: context.clone(), image, functions: Mutex::default(), variables: Mutex::default() }))
     }
 
-    /// The context that it was loaded to.
+    /// The context into which it was loaded.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
@@ -58,7 +58,7 @@ impl Module {
     /// The function called `name` (`cuModuleGetFunction`); the same one each time.
     ///
     /// # Errors
-    /// [`Code::NOT_FOUND`] with the names that there are.
+    /// [`Code::NOT_FOUND`] with the names of the existing functions.
     pub fn function(&self, name: &str) -> Result<Arc<Function>> {
         let declaration = self.image.entry(name)?;
         let new = || Arc::new(Function::new(&self.context, &self.image, declaration));

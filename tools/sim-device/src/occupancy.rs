@@ -1,16 +1,16 @@
-//! How many blocks of a function a multiprocessor holds at a time.
+//! Occupancy: resident blocks per multiprocessor.
 
 use crate::architecture::{REGISTERS, RESERVED_SHARED_BYTES, THREADS_PER_BLOCK, WARP};
 use crate::function::Function;
 
-/// Shared memory is given out in pieces of this many bytes.
+/// Allocation granularity of shared memory, bytes.
 const SHARED_GRANULE: u64 = 128;
-/// Registers of a warp are given out in pieces of this many.
+/// Allocation granularity of the registers of a warp.
 const REGISTER_GRANULE: u32 = 256;
 
 impl Function {
-    /// Blocks of `threads` threads and `dynamic_shared_bytes` of dynamic shared memory that a multiprocessor holds at a time
-    /// (`cuOccupancyMaxActiveBlocksPerMultiprocessor`); 0 when it does not hold one.
+    /// Resident blocks per multiprocessor for blocks of `threads` threads with `dynamic_shared_bytes` of dynamic shared
+    /// memory (`cuOccupancyMaxActiveBlocksPerMultiprocessor`); 0 if none fits.
     pub fn active_blocks(&self, threads: u32, dynamic_shared_bytes: u64) -> u32 {
         if threads == 0 || threads > self.max_threads() {
             return 0;
@@ -28,29 +28,29 @@ impl Function {
         architecture.blocks.min(by_threads).min(by_registers).min(by_shared)
     }
 
-    /// Clusters of `blocks` blocks, each as for [`Function::active_blocks`], that the GPU holds at a time
-    /// (`cuOccupancyMaxActiveClusters`). Clusters may take all of its multiprocessors here; on a GPU each takes those of one
-    /// part.
+    /// Resident clusters of `blocks` blocks on the GPU, with blocks as for [`Function::active_blocks`]
+    /// (`cuOccupancyMaxActiveClusters`). Here a cluster may use any multiprocessors; on a GPU it is limited to one GPC.
     pub fn active_clusters(&self, blocks: u32, threads: u32, dynamic_shared_bytes: u64) -> u32 {
         let multiprocessors = self.context().machine().config().multiprocessors;
         let active = u64::from(self.active_blocks(threads, dynamic_shared_bytes)) * u64::from(multiprocessors);
         u32::try_from(active.checked_div(blocks.into()).unwrap_or(0)).unwrap_or(u32::MAX)
     }
 
-    /// The threads of a block that fill a multiprocessor best, and the blocks that fill the GPU
-    /// (`cuOccupancyMaxPotentialBlockSize`); `shared` tells the dynamic shared memory of a block of so many threads.
+    /// The block size with the highest occupancy, and the number of blocks that fill the GPU
+    /// (`cuOccupancyMaxPotentialBlockSize`); `shared` gives the dynamic shared memory of a block of a number of
+    /// threads.
     pub fn best_block(&self, shared: impl Fn(u32) -> u64, limit: u32) -> (u32, u32) {
         let most = if limit == 0 { THREADS_PER_BLOCK } else { limit }.min(self.max_threads());
         let sizes = (1..=most / WARP).rev().map(|warps| warps * WARP).chain((most < WARP).then_some(most));
         let filled = sizes.map(|threads| (threads, self.active_blocks(threads, shared(threads))));
-        // Of equals the first, which is the largest.
+        // Among equals the first, which is the largest.
         let best = filled.reduce(|best, next| if next.0 * next.1 > best.0 * best.1 { next } else { best });
         let (threads, blocks) = best.unwrap_or((0, 0));
         (threads, blocks * self.context().machine().config().multiprocessors)
     }
 
-    /// Dynamic shared memory, in bytes, that each of `blocks` blocks of `threads` threads on a multiprocessor can have
-    /// (`cuOccupancyAvailableDynamicSMemPerBlock`).
+    /// Dynamic shared memory in bytes available to each of `blocks` resident blocks of `threads` threads on a
+    /// multiprocessor (`cuOccupancyAvailableDynamicSMemPerBlock`).
     pub fn available_dynamic_shared(&self, blocks: u32, threads: u32) -> u64 {
         if blocks == 0 || self.active_blocks(threads, 0) < blocks {
             return 0;

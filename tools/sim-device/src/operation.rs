@@ -1,4 +1,4 @@
-//! What streams execute and graphs hold.
+//! Operations of streams and graphs.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,67 +17,67 @@ use crate::stream_races::{Access, By, Touched};
 /// Bytes copied at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// Memory of the program, for copies that are done when a graph is launched.
+/// Host memory of the program, for copies executed when a graph is launched.
 pub trait HostMemory: Send + Sync {
     /// Its address.
     fn address(&self) -> u64;
-    /// Whether it is page-locked: an asynchronous copy to it is not done when its call returns.
+    /// Whether it is page-locked: an asynchronous copy to it may complete after the call returns.
     fn is_page_locked(&self) -> bool;
-    /// Copies the bytes from `offset` on to `data`.
+    /// Copies from `offset` on into `data`.
     fn read(&self, offset: u64, data: &mut [u8]);
-    /// Copies `data` to the bytes from `offset` on.
+    /// Copies `data` to `offset`.
     fn write(&self, offset: u64, data: &[u8]);
 }
 
 /// One end of a copy.
 #[derive(Clone)]
 pub enum Place {
-    /// Memory of a context.
+    /// Device memory of a context, by address.
     Device(u64),
-    /// The bytes of an array from an offset on ([`Array::offset`]).
+    /// An array, from a byte offset on ([`Array::offset`]).
     Array(Arc<Array>, u64),
-    /// Memory of the program.
+    /// Host memory of the program.
     Host(Arc<dyn HostMemory>),
 }
 
 /// A copy.
 #[derive(Clone)]
 pub struct Copy {
-    /// Where to.
+    /// Destination.
     pub destination: Place,
-    /// Where from.
+    /// Source.
     pub source: Place,
-    /// How much.
+    /// Size, bytes.
     pub bytes: u64,
 }
 
-/// Memory filled with one value.
+/// Fill of memory with one value.
 #[derive(Clone)]
 pub struct Fill {
     /// First address.
     pub address: u64,
     /// The value: 1, 2 or 4 bytes.
     pub value: Vec<u8>,
-    /// Values in a row.
+    /// Values per row.
     pub width: u64,
     /// Rows.
     pub height: u64,
-    /// Bytes from row to row.
+    /// Distance between rows, bytes.
     pub pitch: u64,
 }
 
-/// An end of the life of memory that is allocated in the order of a stream.
+/// Start or end of the lifetime of stream-ordered memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
     /// First address.
     pub address: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Whether it is freed, and not allocated.
+    /// Whether it is freed rather than allocated.
     pub ends: bool,
 }
 
-/// Something that a stream executes.
+/// An operation of a stream.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Operation {
@@ -87,20 +87,20 @@ pub enum Operation {
     Copy(Copy),
     /// A fill.
     Fill(Fill),
-    /// An event is recorded.
+    /// Record of an event.
     Record(Arc<Event>),
-    /// A function of the program is called.
+    /// Call of a function of the program.
     Call(Arc<dyn Fn() + Send + Sync>),
     /// Another graph.
     Graph(Arc<GraphExec>),
-    /// Memory that belongs to the program from here on, or no longer: whatever else uses it has to be ordered.
+    /// Stream-ordered allocation or free; every other use of the memory has to be ordered with it.
     Life(Life),
-    /// Nothing: what comes after it waits for what comes before.
+    /// No operation: later work waits for earlier work.
     Empty,
 }
 
 impl Operation {
-    /// What can be said against it before it is executed.
+    /// Checks the operation before it is executed.
     pub(crate) fn check(&self, context: &Context) -> Result<()> {
         match self {
             Operation::Launch(launch) => launch.check(),
@@ -110,7 +110,7 @@ impl Operation {
         }
     }
 
-    /// Executes it for a stream of `context`. Where a kernel has left an error nothing happens.
+    /// Executes it for a stream of `context`. Does nothing after a kernel has left an error.
     pub(crate) fn execute(&self, context: &Context, during: &mut During) -> Result<()> {
         if context.state(Call::Asynchronous)?.has_fault() {
             return Ok(());
@@ -155,18 +155,18 @@ impl Operation {
     }
 }
 
-/// What is known of the work that is being executed.
+/// State of the work in progress.
 pub(crate) struct During {
-    /// What happened before its end.
+    /// Everything that happened before its end.
     pub clock: Clock,
-    /// What it does with memory.
+    /// Its memory accesses.
     pub touched: Touched,
     /// The stream that executes it.
     pub line: Line,
 }
 
 impl During {
-    /// Adds a copy, a fill or a launch, while races of streams are looked for.
+    /// Adds a copy, fill or launch, if stream races are detected.
     pub fn add(&mut self, context: &Context, name: impl FnOnce() -> String, accesses: impl FnOnce() -> Vec<Access>) {
         if context.machine().config().options.races {
             self.touched.add(name(), accesses());
@@ -174,7 +174,7 @@ impl During {
     }
 }
 
-/// The context that work of `context` reaches `address` through.
+/// The context through which work of `context` accesses `address`.
 fn owner(context: &Context, address: u64, what: &str) -> Result<Arc<Context>> {
     context.machine().reached_through(address, context).ok_or_else(|| match address {
         0 => Error::invalid(format!("{what} a null pointer")).of(Problem::NullPointer),
@@ -183,7 +183,7 @@ fn owner(context: &Context, address: u64, what: &str) -> Result<Arc<Context>> {
 }
 
 impl Copy {
-    /// What messages call it.
+    /// Its description in messages.
     fn describe(&self, context: &Context) -> String {
         format!("a copy of {} bytes{}", grouped(self.bytes), context.machine().caller(""))
     }
@@ -192,7 +192,7 @@ impl Copy {
         let ends = [(&self.source, false), (&self.destination, true)];
         let reached = ends.into_iter().filter_map(|(place, writes)| match place {
             _ if self.bytes == 0 => None,
-            // What kernels may reach, too.
+            // Kernels may access it too.
             Place::Host(memory) if memory.is_page_locked() => Some(Access::plain(memory.address(), self.bytes, writes)),
             Place::Host(_) => None,
             Place::Device(_) | Place::Array(..) => place.address().ok().map(|at| Access::plain(at, self.bytes, writes)),
@@ -200,12 +200,12 @@ impl Copy {
         reached.collect()
     }
 
-    /// Whether the call that asks for it returns when it is done: one to memory of the program that is not page-locked.
+    /// Whether the call returns only when the copy is complete: a copy to host memory that is not page-locked.
     pub(crate) fn is_waited_for(&self) -> bool {
         matches!(&self.destination, Place::Host(memory) if !memory.is_page_locked())
     }
 
-    /// Requires both ends to lie in allocations.
+    /// Requires both ends to lie in live allocations.
     pub fn check(&self, context: &Context) -> Result<()> {
         for (place, what) in [(&self.destination, "a copy to"), (&self.source, "a copy from")] {
             if self.bytes == 0 {
@@ -247,7 +247,7 @@ impl Copy {
                     state.memory.put(address + offset, bytes, Moved { parts, undetermined })?;
                 }
                 Place::Host(memory) => {
-                    // What was never written arrives as zeros.
+                    // Unwritten bytes arrive as zeros.
                     let mut data = vec![0; bytes as usize];
                     parts
                         .iter()
@@ -271,7 +271,7 @@ impl Copy {
 }
 
 impl Place {
-    /// The first address in memory of a context.
+    /// The first address in device memory.
     fn address(&self) -> Result<u64> {
         match self {
             Place::Device(address) => Ok(*address),
@@ -281,7 +281,7 @@ impl Place {
     }
 }
 
-/// The bytes of a copy that nobody ever wrote.
+/// The never-written bytes of a copy.
 #[derive(Default)]
 struct Unwritten {
     first: Option<u64>,
@@ -289,7 +289,7 @@ struct Unwritten {
 }
 
 impl Unwritten {
-    /// Adds those of the `bytes` bytes from `offset` on, of which `parts` were written.
+    /// Adds the unwritten ones of the `bytes` bytes at `offset`, of which `parts` were written.
     fn add(&mut self, offset: u64, bytes: u64, parts: &[(u64, Vec<u8>)]) {
         let mut end = 0;
         for (at, part) in parts {
@@ -306,7 +306,7 @@ impl Unwritten {
 }
 
 impl Fill {
-    /// What messages call it.
+    /// Its description in messages.
     fn describe(&self, context: &Context) -> String {
         let bytes = self.row_bytes().saturating_mul(self.height);
         format!("a fill of {} bytes{}", grouped(bytes), context.machine().caller(""))
@@ -322,7 +322,7 @@ impl Fill {
         self.width.saturating_mul(self.value.len() as u64)
     }
 
-    /// Requires every row to lie in an allocation, and the address to be a multiple of the value's size.
+    /// Requires every row to lie in an allocation, and the address to be aligned to the size of the value.
     pub fn check(&self, context: &Context) -> Result<()> {
         let what = "a fill of";
         let (row, size) = (self.row_bytes(), self.value.len() as u64);
@@ -359,7 +359,7 @@ impl Fill {
     }
 }
 
-/// Says what was tried, and where another context's memory is meant, whose.
+/// Adds the attempted operation to `error`, and the owner of the memory if it is another context's.
 fn prefixed(error: Error, what: &str, owner: &Context, context: &Context) -> Error {
     let whose = if owner.id() == context.id() { String::new() } else { format!(", of {}", owner.describe()) };
     match error.message {

@@ -1,13 +1,13 @@
-//! What happens before what: vector clocks of streams, events and the program.
+//! The happens-before order: vector clocks of streams, events and the program.
 //!
-//! The rules are those of the CUDA programming guide: work of one stream is in order; the legacy default stream waits for the
-//! streams that are blocking and they for it; an event stands for what its stream was given before; calls that wait bring what
-//! they wait for before everything that the program does later. The threads of the program count as one, which hides races
-//! and makes none up.
+//! The rules are those of the CUDA programming guide. Work of one stream is in order. The legacy default stream and
+//! blocking streams wait for each other. An event stands for all earlier work of its stream. After a call that waits,
+//! everything that the program does is later than what it waited for. All threads of the program count as one, which
+//! hides races but never invents one.
 
 use std::collections::HashMap;
 
-/// A stream, as clocks count it: the legacy default stream of a context is one, however often it is asked for.
+/// Identifies a stream in clocks. The legacy default stream of a context is one line, however often it is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Line {
     /// The context that it belongs to.
@@ -16,7 +16,7 @@ pub(crate) struct Line {
     pub stream: Option<u64>,
 }
 
-/// How much of each stream's work has happened.
+/// For each stream, how much of its work has happened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock(HashMap<Line, u64>);
 
@@ -28,22 +28,22 @@ impl Clock {
         }
     }
 
-    /// Whether that work is part of it.
+    /// Whether `work` has happened.
     pub fn knows(&self, work: Work) -> bool {
         self.0.get(&work.line).is_some_and(|count| work.number <= *count)
     }
 }
 
-/// Something that a stream was given.
+/// A piece of work submitted to a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
     /// The stream.
     pub line: Line,
-    /// Counted from 1.
+    /// Number in the stream, from 1.
     pub number: u64,
 }
 
-/// What a stream knows.
+/// Clock and kind of a stream.
 struct Known {
     clock: Clock,
     is_blocking: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Gives a stream something: what it is counted as, and what has happened before its end.
+    /// Submits work to a stream: returns its number and the clock at its end.
     pub fn give(&mut self, line: Line, is_blocking: bool) -> (Work, Clock) {
         let mut clock = self.program.clone();
         for (other, known) in &self.streams {
@@ -77,7 +77,7 @@ impl Order {
         (Work { line, number }, clock)
     }
 
-    /// Lets what a stream is given from now on come after `before` (`cuStreamWaitEvent`).
+    /// Orders later work of a stream after `before` (`cuStreamWaitEvent`).
     pub fn wait(&mut self, line: Line, is_blocking: bool, before: &Clock) {
         self.give(line, is_blocking);
         if let Some(known) = self.streams.get_mut(&line) {
@@ -85,19 +85,19 @@ impl Order {
         }
     }
 
-    /// Lets everything from now on come after `before` (`cuEventSynchronize`, `cuStreamSynchronize`).
+    /// Orders everything later after `before` (`cuEventSynchronize`, `cuStreamSynchronize`).
     pub fn synchronize(&mut self, before: &Clock) {
         self.program.join(before);
     }
 
-    /// Lets everything from now on come after all work in a context (`cuCtxSynchronize`).
+    /// Orders everything later after all work in a context (`cuCtxSynchronize`).
     pub fn synchronize_context(&mut self, context: u64) {
         for (_, known) in self.streams.iter().filter(|(line, _)| line.context == context) {
             self.program.join(&known.clock);
         }
     }
 
-    /// Forgets the streams of a context that is gone.
+    /// Removes the streams of a context that is gone.
     pub fn forget_context(&mut self, context: u64) {
         self.streams.retain(|line, _| line.context != context);
         for clock in self.streams.values_mut().map(|known| &mut known.clock).chain([&mut self.program]) {
@@ -105,7 +105,7 @@ impl Order {
         }
     }
 
-    /// Forgets a stream that is gone, if the program has waited for all of its work.
+    /// Removes a stream that is gone, if the program has waited for all of its work.
     pub fn forget_stream(&mut self, line: Line) {
         let Some(known) = self.streams.get(&line) else { return };
         let number = known.clock.0.get(&line).copied().unwrap_or(0);
@@ -117,7 +117,7 @@ impl Order {
         }
     }
 
-    /// What the program has waited for.
+    /// The clock of the program: everything that it has waited for.
     pub fn program(&self) -> &Clock {
         &self.program
     }

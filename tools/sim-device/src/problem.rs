@@ -1,8 +1,8 @@
-//! What is wrong with what a program does with its GPUs.
+//! Mistakes of programs in their use of the driver.
 
 use serde::Serialize;
 
-/// A kind of mistake outside kernels, or of something that could not be done.
+/// A kind of mistake outside kernels, or of unsupported request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Problem {
@@ -10,46 +10,46 @@ pub enum Problem {
     UseAfterFree,
     /// Memory is freed a second time.
     DoubleFree,
-    /// What is freed is no beginning of an allocation.
+    /// The freed address is not the start of an allocation.
     InvalidFree,
-    /// A copy or fill goes beyond an allocation.
+    /// A copy or fill exceeds an allocation.
     OutOfBounds,
-    /// An address of the host's is given where memory of a GPU belongs.
+    /// A host address is passed where device memory is expected.
     HostPointer,
-    /// An address of a GPU's is given where memory of the host belongs.
+    /// A device address is passed where host memory is expected.
     DevicePointer,
-    /// A null pointer is given where memory of a GPU belongs.
+    /// A null pointer is passed where device memory is expected.
     NullPointer,
-    /// The program reads back memory of which nothing was ever written.
+    /// The program copies never-written memory to the host.
     UninitialisedCopy,
-    /// The program reads back memory of which a part was never written.
+    /// The program copies partly unwritten memory to the host.
     PartlyUninitialisedCopy,
     /// An allocation that is never freed.
     Leak,
-    /// Two streams use the same memory, one of them writes, and nothing orders them.
+    /// Two streams access the same memory without order, and one of them writes.
     StreamRace,
-    /// A kernel or module that is not simulated: nothing is known of it.
+    /// A kernel or module that is not simulated: nothing is known about it.
     NotSimulated,
-    /// The runtime of NVIDIA asks for interfaces that are not public: what goes by it does not run.
+    /// NVIDIA's runtime requests interfaces that are not public; whatever depends on them does not run.
     PrivateInterface,
     /// Another call that fails.
     FailedCall,
 }
 
-/// How bad a problem is.
+/// Severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// A mistake.
     Error,
-    /// What correct programs do too.
+    /// Also occurs in correct programs.
     Warning,
-    /// No statement about the program.
+    /// Says nothing about the program.
     Refusal,
 }
 
 impl Problem {
-    /// How bad it is.
+    /// Its severity.
     pub fn severity(self) -> Severity {
         match self {
             Problem::Leak | Problem::PartlyUninitialisedCopy | Problem::FailedCall => Severity::Warning,

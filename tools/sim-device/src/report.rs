@@ -1,4 +1,4 @@
-//! Messages for people: findings as a compiler shows its errors, and misuse of the driver in a line; and the same for programs.
+//! Messages and the journal: findings like compiler errors, driver misuse in one line, and the same as JSON.
 
 use std::collections::HashSet;
 use std::fs::OpenOptions;
@@ -15,9 +15,9 @@ use crate::config::Messages;
 use crate::problem::{Problem, Severity};
 use crate::sync::lock;
 
-/// Findings of a launch that are shown; most of the others follow from the first ones.
+/// Maximum findings shown per launch; later ones mostly follow from the first.
 const FINDINGS_SHOWN: usize = 8;
-/// Entries of a journal at most.
+/// Maximum entries of a journal.
 const MOST_RECORDED: usize = 10_000;
 
 /// Writes messages, one at a time.
@@ -25,7 +25,7 @@ pub(crate) struct Reporter {
     target: Messages,
     journal: Option<PathBuf>,
     renderer: Mutex<Option<Renderer>>,
-    /// Findings that were told, where each is told once: class, PTX file and line.
+    /// Reported findings if each is reported once: class, PTX file and line.
     told: Mutex<HashSet<(FindingClass, String, u32)>>,
     recorded: AtomicUsize,
 }
@@ -38,19 +38,19 @@ impl Reporter {
         reporter
     }
 
-    /// Forgets findings that were told before, in an earlier launch.
+    /// Removes findings that an earlier launch has reported.
     pub fn retain_new(&self, findings: &mut Vec<Finding>) {
         let mut told = lock(&self.told);
         findings.retain(|finding| told.insert((finding.class, finding.ptx_file.clone(), finding.at.ptx_line)));
     }
 
-    /// Writes to the journal how many kernels were launched.
+    /// Writes the number of launched kernels to the journal.
     pub fn end(&self, launches: u64) {
         self.recorded.store(0, Relaxed);
         self.record(std::iter::once(json!({ "kind": "end", "launches": launches })));
     }
 
-    /// Writes the findings of a launch and what follows from them.
+    /// Writes the findings of a launch and their consequence.
     pub fn findings(&self, findings: &[Finding], launch: &str, consequence: &str) {
         let entry = |finding: &Finding| {
             json!({
@@ -76,7 +76,7 @@ impl Reporter {
         self.write(&text);
     }
 
-    /// Writes what a kernel printed to standard output, as a driver does.
+    /// Writes the printf output of a kernel to standard output, as a driver does.
     pub fn printed(&self, text: &[u8]) {
         if text.is_empty() {
             return;
@@ -122,7 +122,7 @@ impl Reporter {
     }
 }
 
-/// Appends to a file. What cannot be written is lost: there is nobody to tell.
+/// Appends to a file. Write errors are ignored: there is nowhere to report them.
 fn append(path: &Path, text: &str) {
     let file = OpenOptions::new().create(true).append(true).open(path);
     drop(file.and_then(|mut file| file.write_all(text.as_bytes())));

@@ -1,4 +1,4 @@
-//! Streams. What a stream is given is executed at once: an order that every GPU could have taken.
+//! Streams. Operations are executed on submission: one of the orders that a GPU could choose.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,14 +15,14 @@ use crate::order::Line;
 use crate::problem::Problem;
 use crate::stream_races::{StreamRace, Touched};
 
-/// What kind of stream it is.
+/// Kind of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
     /// The legacy default stream.
     Legacy,
     /// The default stream of a thread.
     PerThread,
-    /// Made by the program.
+    /// Created by the program.
     Created,
 }
 
@@ -35,11 +35,11 @@ pub struct Stream {
     priority: i32,
 }
 
-/// Least and greatest priority of a stream.
+/// Lowest and highest priority of a stream.
 pub const PRIORITIES: (i32, i32) = (0, -5);
 
 impl Stream {
-    /// A stream of `context`. One that is blocking waits for the legacy default stream and the other way round
+    /// Creates a stream of `context`. A blocking stream and the legacy default stream wait for each other
     /// (`cuStreamCreateWithPriority`).
     ///
     /// # Errors
@@ -60,17 +60,17 @@ impl Stream {
         &self.context
     }
 
-    /// Tells streams of the process apart.
+    /// Its number, unique among the streams of the process.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// What kind it is.
+    /// Its kind.
     pub fn kind(&self) -> StreamKind {
         self.kind
     }
 
-    /// Whether it waits for the legacy default stream and the other way round.
+    /// Whether it and the legacy default stream wait for each other.
     pub fn is_blocking(&self) -> bool {
         self.is_blocking
     }
@@ -80,12 +80,12 @@ impl Stream {
         self.priority
     }
 
-    /// As the order of streams counts it.
+    /// Its identity in the order of streams.
     fn line(&self) -> Line {
         Line { context: self.context.id(), stream: (self.kind != StreamKind::Legacy).then_some(self.id) }
     }
 
-    /// What messages call it.
+    /// Its description in messages.
     fn describe(&self) -> String {
         match self.kind {
             StreamKind::Legacy => "the legacy default stream".to_owned(),
@@ -94,7 +94,7 @@ impl Stream {
         }
     }
 
-    /// Executes `operation` in the order of the stream, and tells what it races with.
+    /// Executes `operation` in stream order and reports its races.
     fn execute(&self, operation: &Operation) -> Result<()> {
         let races = &self.context.machine().stream_races;
         let (work, clock) = races.give(self.line(), self.is_blocking);
@@ -132,7 +132,7 @@ impl Stream {
         self.context.machine().captures.of(self.id)
     }
 
-    /// The legacy default stream cannot be used while a stream captures that waits for it.
+    /// Refuses the legacy default stream while a blocking stream of the context captures.
     fn check_legacy(&self) -> Result<()> {
         match self.kind {
             StreamKind::Legacy => self.context.machine().captures.check_legacy_stream(self.context.id()),
@@ -140,10 +140,10 @@ impl Stream {
         }
     }
 
-    /// Executes `operation`, or adds it to the graph that is captured.
+    /// Executes `operation`, or adds it to the graph being captured.
     ///
     /// # Errors
-    /// What is wrong with it, before it is executed; as [`Context::check`] for asynchronous calls;
+    /// Mistakes in the operation, before it is executed; those of [`Context::check`] for asynchronous calls;
     /// [`Code::STREAM_CAPTURE_INVALIDATED`] or [`Code::STREAM_CAPTURE_IMPLICIT`].
     pub fn submit(&self, operation: Operation) -> Result<()> {
         self.context.check(Call::Asynchronous)?;
@@ -157,11 +157,11 @@ impl Stream {
         }
     }
 
-    /// Executes `operation` and waits for it, as the calls do that are no `Async`.
+    /// Executes `operation` and waits for it, as calls without `Async` in their name do.
     ///
     /// # Errors
-    /// As [`Stream::submit`] and [`Stream::synchronize`]; [`Code::STREAM_CAPTURE_UNSUPPORTED`] where a capture forbids calls
-    /// that are not safe, which invalidates it.
+    /// Those of [`Stream::submit`] and [`Stream::synchronize`]; [`Code::STREAM_CAPTURE_UNSUPPORTED`] if a capture
+    /// forbids unsafe calls; that capture is invalidated.
     pub fn submit_and_wait(&self, operation: Operation) -> Result<()> {
         self.synchronize()?;
         self.context.machine().check_unsafe_call()?;
@@ -170,7 +170,7 @@ impl Stream {
         self.context.check(Call::Synchronous)
     }
 
-    /// Records `event` behind everything so far (`cuEventRecord`).
+    /// Records `event` after all work submitted so far (`cuEventRecord`).
     ///
     /// # Errors
     /// [`Code::INVALID_HANDLE`] for an event of another context; as [`Stream::submit`].
@@ -190,7 +190,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Lets what comes wait for `event` (`cuStreamWaitEvent`).
+    /// Makes later work wait for `event` (`cuStreamWaitEvent`).
     ///
     /// # Errors
     /// Those of captures: [`Code::STREAM_CAPTURE_ISOLATION`], [`Code::STREAM_CAPTURE_MERGE`], [`Code::CAPTURED_EVENT`],
@@ -216,11 +216,11 @@ impl Stream {
         }
     }
 
-    /// Waits until everything is done (`cuStreamSynchronize`, `cuStreamQuery`).
+    /// Waits until all work is complete (`cuStreamSynchronize`, `cuStreamQuery`).
     ///
     /// # Errors
-    /// As [`Context::check`] for synchronous calls; [`Code::STREAM_CAPTURE_UNSUPPORTED`] while it captures, which invalidates
-    /// the capture.
+    /// Those of [`Context::check`] for synchronous calls; [`Code::STREAM_CAPTURE_UNSUPPORTED`] during capture, which is
+    /// then invalidated.
     pub fn synchronize(&self) -> Result<()> {
         if let Some(capture) = self.capture() {
             capture.invalidate();
@@ -231,7 +231,7 @@ impl Stream {
         self.context.check(Call::Synchronous)
     }
 
-    /// Lets everything from now on come after the work that the stream has.
+    /// Orders everything later after the work of the stream.
     fn wait_for_work(&self) {
         let races = &self.context.machine().stream_races;
         let (_, clock) = races.give(self.line(), self.is_blocking);
@@ -239,13 +239,13 @@ impl Stream {
         self.context.machine().dependents.end(self.line());
     }
 
-    /// Begins to capture (`cuStreamBeginCapture`).
+    /// Begins a capture (`cuStreamBeginCapture`).
     ///
     /// # Errors
-    /// [`Code::STREAM_CAPTURE_UNSUPPORTED`] for the legacy default stream; [`Code::ILLEGAL_STATE`] when it captures already;
-    /// as [`Context::check`].
+    /// [`Code::STREAM_CAPTURE_UNSUPPORTED`] for the legacy default stream; [`Code::ILLEGAL_STATE`] if it is capturing
+    /// already; those of [`Context::check`].
     pub fn begin_capture(&self, mode: Mode) -> Result<()> {
-        // Held until the capture is known, so that a context that is destroyed meanwhile takes it along.
+        // Held until the capture is registered, so that destroying the context meanwhile removes it.
         let _alive = self.context.state(Call::Asynchronous)?;
         if self.kind == StreamKind::Legacy {
             return Err(Error::new(Code::STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture"));
@@ -256,13 +256,13 @@ impl Stream {
     /// Ends the capture and returns its graph (`cuStreamEndCapture`).
     ///
     /// # Errors
-    /// [`Code::ILLEGAL_STATE`] when it does not capture; those of captures.
+    /// [`Code::ILLEGAL_STATE`] if it is not capturing; those of captures.
     pub fn end_capture(&self) -> Result<Arc<Graph>> {
         self.context.check(Call::Asynchronous)?;
         self.context.machine().captures.end(self.key())
     }
 
-    /// Ends the stream; a capture that it takes part in is invalidated (`cuStreamDestroy`).
+    /// Destroys the stream and invalidates a capture that it takes part in (`cuStreamDestroy`).
     pub fn destroy(&self) {
         self.context.machine().captures.forget_stream(self.id);
         self.context.machine().stream_races.forget_stream(self.line());

@@ -1,4 +1,4 @@
-//! Races between streams: work of two streams on the same memory that nothing orders.
+//! Stream races: unordered work of two streams on the same memory.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Mutex;
@@ -9,9 +9,9 @@ use ptx_sim::SourceLocation;
 use crate::order::{Clock, Line, Order, Work};
 use crate::sync::lock;
 
-/// Pieces of work that are remembered.
+/// Maximum pieces of work remembered.
 const MOST_WORK: usize = 1024;
-/// Ranges of memory that are remembered, in all of them.
+/// Maximum memory ranges remembered, over all work.
 const MOST_RANGES: usize = 1 << 20;
 
 /// Memory that a piece of work reads or writes.
@@ -19,29 +19,29 @@ const MOST_RANGES: usize = 1 << 20;
 pub(crate) struct Access {
     /// First byte.
     pub address: u64,
-    /// How many.
+    /// Size, bytes.
     pub bytes: u64,
-    /// Whether they are written.
+    /// Whether it writes.
     pub writes: bool,
-    /// Whether by atomic operations, which do not race with each other.
+    /// Whether it is atomic; atomic accesses do not race with each other.
     pub is_strong: bool,
-    /// What does.
+    /// The kind of access.
     pub by: By,
 }
 
-/// What accesses memory.
+/// The origin of a memory access.
 #[derive(Clone, Debug)]
 pub(crate) enum By {
     /// A copy or a fill.
     Call,
-    /// An instruction: its line in the PTX, and what that comes from.
+    /// An instruction: its line in the PTX, and the source location of that line.
     Line(u32, Option<SourceLocation>),
-    /// What begins or ends the life of the memory, and what that does to it.
+    /// Start or end of the lifetime of the memory, with the verb for messages.
     Life(&'static str),
 }
 
 impl Access {
-    /// Of a copy or a fill.
+    /// The access of a copy or fill.
     pub fn plain(address: u64, bytes: u64, writes: bool) -> Self {
         Self { address, bytes, writes, is_strong: false, by: By::Call }
     }
@@ -57,7 +57,7 @@ impl Access {
             && !(self.is_strong && other.is_strong)
     }
 
-    /// What it does, and by which line.
+    /// The access in words, with its line.
     fn describe(&self) -> String {
         let effect = if self.writes { "writes" } else { "reads" };
         match &self.by {
@@ -69,7 +69,7 @@ impl Access {
     }
 }
 
-/// What a piece of work does with memory, in parts of a graph one after the other.
+/// Memory accesses of a piece of work, in parts for the nodes of a graph.
 #[derive(Default)]
 pub(crate) struct Touched {
     parts: Vec<Part>,
@@ -77,13 +77,13 @@ pub(crate) struct Touched {
 
 /// A launch, a copy or a fill.
 struct Part {
-    /// What messages call it.
+    /// Name in messages.
     name: String,
     accesses: Vec<Access>,
 }
 
 impl Touched {
-    /// Adds a launch, a copy or a fill.
+    /// Adds the accesses of a launch, copy or fill.
     pub fn add(&mut self, name: String, accesses: Vec<Access>) {
         if !accesses.is_empty() {
             self.parts.push(Part { name, accesses });
@@ -95,30 +95,30 @@ impl Touched {
     }
 }
 
-/// Work that was done.
+/// Completed work.
 struct Done {
     work: Work,
-    /// What happened before its end.
+    /// Everything that happened before its end.
     clock: Clock,
     touched: Touched,
-    /// What messages call its stream.
+    /// Name of its stream in messages.
     stream: String,
 }
 
 /// Two accesses that race.
 pub(crate) struct StreamRace {
-    /// The first byte that both reach.
+    /// The first byte that both access.
     pub address: u64,
-    /// The two, in words.
+    /// The earlier access, in words.
     pub earlier: String,
-    /// The one that was given later.
+    /// The later access, in words.
     pub later: String,
 }
 
-/// Watches the order of streams, and what their work does with memory.
+/// Detects races: the order of streams and the memory accesses of their work.
 #[derive(Default)]
 pub(crate) struct StreamRaces {
-    /// Whether there ever was a stream but the legacy default one: until then, everything is in order.
+    /// Whether a stream other than the legacy default stream was ever created; without one all work is in order.
     has_streams: AtomicBool,
     state: Mutex<State>,
 }
@@ -127,12 +127,12 @@ pub(crate) struct StreamRaces {
 struct State {
     order: Order,
     done: VecDeque<Done>,
-    /// Pairs that were told.
+    /// Pairs that have been reported.
     told: HashSet<(String, String)>,
 }
 
 impl StreamRaces {
-    /// A stream is there that is not the legacy default one.
+    /// Starts watching: a stream other than the legacy default stream exists.
     pub fn begin(&self) {
         self.has_streams.store(true, Relaxed);
     }
@@ -166,7 +166,7 @@ impl StreamRaces {
         state.forget_what_is_before_everything();
     }
 
-    /// Forgets a context that is gone, with its addresses.
+    /// Removes a context that is gone, with its addresses.
     pub fn forget_context(&self, context: u64) {
         let mut state = lock(&self.state);
         state.order.forget_context(context);
@@ -178,7 +178,7 @@ impl StreamRaces {
         lock(&self.state).order.forget_stream(line);
     }
 
-    /// Adds work that was done on a stream that messages call `stream`; what it races with, of which nothing was said before.
+    /// Adds completed work of the stream named `stream` in messages; returns its races that have not been reported.
     pub fn add(&self, (work, clock): (Work, Clock), touched: Touched, stream: String) -> Vec<StreamRace> {
         if touched.parts.is_empty() {
             return Vec::new();
@@ -199,7 +199,7 @@ impl State {
         done.retain(|done| !order.program().knows(done.work));
     }
 
-    /// Keeps to the limits of what is remembered.
+    /// Drops the oldest work beyond the limits.
     fn limit(&mut self) {
         let mut ranges: usize = self.done.iter().map(|done| done.touched.ranges()).sum();
         while self.done.len() > MOST_WORK || (ranges > MOST_RANGES && self.done.len() > 1) {
@@ -212,7 +212,7 @@ fn are_ordered(old: &Done, new: &Done) -> bool {
     new.clock.knows(old.work) || old.clock.knows(new.work)
 }
 
-/// The first race of each two parts.
+/// The first race of each pair of parts.
 fn races(old: &Done, new: &Done) -> Vec<StreamRace> {
     let pairs = old.touched.parts.iter().flat_map(|before| new.touched.parts.iter().map(move |after| (before, after)));
     let race = |(before, after): (&Part, &Part)| {
@@ -226,11 +226,11 @@ fn races(old: &Done, new: &Done) -> Vec<StreamRace> {
     pairs.filter_map(race).collect()
 }
 
-/// The pair with the lowest address.
+/// The racing pair with the lowest address.
 fn first_race<'a>(before: &'a [Access], after: &'a [Access]) -> Option<(&'a Access, &'a Access)> {
     let mut sorted: Vec<&Access> = after.iter().collect();
     sorted.sort_unstable_by_key(|access| access.address);
-    // Accesses may overlap: none before this one reaches further than the longest.
+    // Accesses may overlap; no earlier one is longer than the longest.
     let longest = after.iter().map(|access| access.bytes).max().unwrap_or(0);
     let meets = |access: &'a Access| {
         let first = sorted.partition_point(|other| other.address.saturating_add(longest) <= access.address);

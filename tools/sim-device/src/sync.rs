@@ -1,4 +1,4 @@
-//! Locks that outlive a panic: the state behind them is changed only when nothing can fail any more.
+//! Locks that survive a panic: state behind them changes only when nothing can fail any more.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

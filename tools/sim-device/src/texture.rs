@@ -11,12 +11,12 @@ use crate::error::{Error, Result};
 use crate::memory::memory_error;
 use crate::problem::Problem;
 
-/// What the address of memory that a texture reads is a multiple of. A GPU may want more; allocations here are multiples of it.
+/// Alignment of memory that a texture reads. A GPU may require more; allocations here have this alignment.
 const ALIGNMENT: u64 = 256;
-/// What the distance of the rows of pitched memory is a multiple of (`CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT`).
+/// Alignment of the pitch of pitched memory (`CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT`).
 pub(crate) const PITCH_ALIGNMENT: u64 = 32;
 
-/// What a texture reads (`CUDA_RESOURCE_DESC`).
+/// The resource of a texture (`CUDA_RESOURCE_DESC`).
 #[derive(Clone)]
 pub enum Resource {
     /// An array.
@@ -25,26 +25,26 @@ pub enum Resource {
     Linear {
         /// First address.
         address: u64,
-        /// Its size.
+        /// Size, bytes.
         bytes: u64,
-        /// What it holds.
+        /// Format of its texels.
         format: TexelFormat,
     },
-    /// Rows of linear memory.
+    /// Pitched linear memory.
     Pitched {
         /// First address.
         address: u64,
-        /// Texels in a row, and rows.
+        /// Texels per row, and rows.
         extent: [u64; 2],
-        /// Bytes from row to row.
+        /// Distance between rows, bytes.
         pitch: u64,
-        /// What they hold.
+        /// Format of its texels.
         format: TexelFormat,
     },
 }
 
 impl Resource {
-    /// What there is to read.
+    /// Layout and place of its texels.
     fn texels(&self, context: &Context) -> Result<Texels> {
         let texels = match *self {
             Resource::Array(ref array) => return texels_of(array, context),
@@ -69,7 +69,7 @@ impl Resource {
         Ok(texels)
     }
 
-    /// What messages call it.
+    /// Its description in messages.
     fn describe(&self, context: &Context) -> String {
         match self {
             Resource::Array(array) => array.name().to_owned(),
@@ -97,11 +97,11 @@ enum Kind {
 }
 
 impl Context {
-    /// Makes a texture object for `owner`, as in `cuTexObjectCreate`, and returns what kernels know it by.
+    /// Creates a texture object for `owner`, for example `cuTexObjectCreate`, and returns its handle.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] for memory or a sampler that no texture can have; [`Code::INVALID_HANDLE`] for an array of another
-    /// context, or one that was destroyed; as [`Context::check`].
+    /// [`Code::INVALID_VALUE`] for memory or a sampler that a texture cannot have; [`Code::INVALID_HANDLE`] for an
+    /// array of another context or a destroyed one; those of [`Context::check`].
     pub fn create_texture(&self, owner: &str, resource: &Resource, sampler: Sampler) -> Result<u64> {
         let texels = resource.texels(self)?;
         let name = self.object_name("texture", &resource.describe(self), owner);
@@ -111,11 +111,11 @@ impl Context {
         Ok(handle)
     }
 
-    /// Makes a surface object for `owner`, as in `cuSurfObjectCreate`, and returns what kernels know it by.
+    /// Creates a surface object for `owner`, for example `cuSurfObjectCreate`, and returns its handle.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] for an array that was not made for that; [`Code::INVALID_HANDLE`] for one of another context, or
-    /// one that was destroyed; as [`Context::check`].
+    /// [`Code::INVALID_VALUE`] for an array created without surfaces; [`Code::INVALID_HANDLE`] for one of another
+    /// context or a destroyed one; those of [`Context::check`].
     pub fn create_surface(&self, owner: &str, array: &Array) -> Result<u64> {
         let texels = texels_of(array, self)?;
         if array.descriptor().flags & SURFACES == 0 {
@@ -135,7 +135,7 @@ impl Context {
         format!("a {kind} object by {owner}{}, of {of}", self.machine().caller(""))
     }
 
-    /// Whether it has a texture or surface object of that handle.
+    /// Whether the context has a texture or surface object with this handle.
     pub fn has_object(&self, handle: u64) -> bool {
         self.state(Call::Asynchronous).is_ok_and(|state| state.memory.objects.contains_key(&handle))
     }
@@ -143,7 +143,7 @@ impl Context {
     /// Destroys a texture object (`cuTexObjectDestroy`).
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] when the context has no such object; as [`Context::check`].
+    /// [`Code::INVALID_VALUE`] if the context has no such object; those of [`Context::check`].
     pub fn destroy_texture(&self, handle: u64) -> Result<()> {
         self.destroy_object(Kind::Texture, handle)
     }

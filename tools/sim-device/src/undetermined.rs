@@ -1,4 +1,5 @@
-//! Undetermined values that kernels left in global memory, when they leave it or are left there for good.
+//! Reports undetermined values that kernels left in global memory, when they are copied to the host or their memory is
+//! freed.
 
 use ptx_diagnostics::short_name;
 use ptx_sim::UndeterminedStore;
@@ -7,15 +8,14 @@ use crate::context::{Call, Context};
 use crate::error::Result;
 
 impl Context {
-    /// Tells that undetermined values which kernels left in `bytes` bytes at `address` are copied to the host.
+    /// Reports undetermined values in the `bytes` bytes at `address` that are copied to the host.
     pub(crate) fn tell_copied(&self, address: u64, bytes: u64, copy: &str) -> Result<()> {
         let stores = self.state(Call::Asynchronous)?.memory.global.take_undetermined(address, bytes);
         self.tell_stores(stores, &format!("the values go to the host by {copy}"));
         Ok(())
     }
 
-    /// Tells of undetermined values that kernels left in the allocation at `address`, whose life ends, as a result that nobody
-    /// has looked at.
+    /// Reports undetermined values in the allocation at `address`, whose lifetime ends: a result that nothing has read.
     pub(crate) fn tell_left(&self, address: u64) -> Result<()> {
         let state = self.state(Call::Asynchronous)?;
         let Some(allocation) = state.memory.find(address) else { return Ok(()) };
@@ -25,7 +25,7 @@ impl Context {
         Ok(())
     }
 
-    /// The same for every allocation that there is.
+    /// As [`Context::tell_left`], for every live allocation.
     pub(crate) fn tell_left_at_end(&self) -> Result<()> {
         let state = self.state(Call::Asynchronous)?;
         let live = state.memory.global.allocations().filter(|found| found.live).map(|found| found.start);
