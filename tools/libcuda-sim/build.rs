@@ -1,4 +1,4 @@
-//! Gives the library the name by which programs ask for the CUDA driver.
+//! Sets the soname `libcuda.so.1`, under which programs load the CUDA driver.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// `CUDA_ERROR_STUB_LIBRARY`: what every function returns before libcuda was loaded.
 pub const CUDA_ERROR_STUB_LIBRARY: u32 = 34;
 
-/// `CUDA_ERROR_NOT_SUPPORTED`: what a function returns that the loaded libcuda does not have.
+/// `CUDA_ERROR_NOT_SUPPORTED`: what a function returns if the loaded libcuda does not export it.
 pub const CUDA_ERROR_NOT_SUPPORTED: u32 = 801;
 
 extern "C" fn not_loaded() -> u32 {

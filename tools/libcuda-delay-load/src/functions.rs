@@ -1,11 +1,11 @@
-//! What the table has a slot for.
+//! The list of functions that have an entry point and a slot in the table.
 
-/// Expands `$define! { names }` with every function that has one.
+/// Expands `$define! { names }` with the names of all functions.
 macro_rules! for_every_function {
     ($define:ident) => {
         $define! {
-            // What cust_raw 0.11.3 declares: all of it, not only what is called today, since the linker would report a
-            // missing one as an undefined reference in the middle of cust.
+            // Everything that cust_raw 0.11.3 declares, not only what is called today: the linker would report a missing one as an
+            // undefined reference in the middle of cust.
             cuArray3DCreate_v2
             cuArray3DGetDescriptor_v2
             cuArrayCreate_v2
@@ -360,7 +360,7 @@ macro_rules! for_every_function {
             cuUserObjectRetain
             cuWaitExternalSemaphoresAsync
 
-            // What came later, as far as it is used.
+            // Functions of later CUDA versions that are called.
             cuTensorMapEncodeTiled
         }
     };

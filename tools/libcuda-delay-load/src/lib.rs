@@ -1,11 +1,11 @@
-//! Opens libcuda when the program asks for it, not when it starts.
+//! Loads libcuda when the program asks for it instead of when it starts.
 //!
 //! Bindings such as cust_raw link to libcuda, so that a program made with them does not even start on a machine without
 //! an NVIDIA driver. This crate defines the same functions. Each is one jump through a table that [`load`] fills from
 //! the real `libcuda.so.1`; before that, and where there is none, they return [`CUDA_ERROR_STUB_LIBRARY`]. A function
 //! that the installed driver is too old to have returns [`CUDA_ERROR_NOT_SUPPORTED`].
 //!
-//! What the bindings lack and several programs call has a wrapper here: [`tensor_map`].
+//! [`tensor_map`] wraps a function that the bindings lack and several programs call.
 //!
 //! The bindings must not link to libcuda themselves; `find_cuda_helper`, beside this crate, sees to that for cust.
 
@@ -57,7 +57,7 @@ fn open_and_resolve() -> Result<(), LoadError> {
     Ok(())
 }
 
-/// What the dynamic loader said, without libloading's own words around it.
+/// The dynamic loader's message without the text that libloading adds.
 fn reason(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -2,13 +2,13 @@
 
 use std::ffi::c_void;
 
-/// A tensor map as the hardware has it (`CUtensorMap`).
+/// A tensor map in the hardware's format (`CUtensorMap`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct TensorMap(pub [u8; 128]);
 
-/// A tensor in device memory and the box of it that one copy moves, without interleaving; what lies outside the tensor
-/// reads as zeros. The contiguous dimension is the first.
+/// A tensor in device memory and the box that one copy moves, without interleaving. Elements outside the tensor read as
+/// zeros. The first dimension is the contiguous one.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiled<'a> {
     /// Type of the elements, a `CUtensorMapDataType`.
@@ -19,21 +19,21 @@ pub struct Tiled<'a> {
     pub sizes: &'a [u64],
     /// Bytes between neighbours in each dimension but the first.
     pub strides: &'a [u64],
-    /// Elements a box spans in each dimension.
+    /// Elements of the box in each dimension.
     pub box_sizes: &'a [u32],
-    /// Of every how many elements one is copied, in each dimension.
+    /// Element stride in each dimension: n copies every n-th element.
     pub element_strides: &'a [u32],
-    /// How the box lies in shared memory, a `CUtensorMapSwizzle`.
+    /// Swizzle of the box in shared memory, a `CUtensorMapSwizzle`.
     pub swizzle: u32,
 }
 
 /// `CUDA_ERROR_INVALID_VALUE`.
 const INVALID_VALUE: u32 = 1;
-/// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B`: L2 fetches 128 bytes for whatever a copy reads of them.
+/// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B`: L2 fetches whole 128-byte lines for a copy.
 const L2_PROMOTION_128_BYTES: u32 = 2;
 
 impl Tiled<'_> {
-    /// The map.
+    /// Encodes the tensor map.
     ///
     /// # Errors
     /// The driver's code: `CUDA_ERROR_INVALID_VALUE`, also for arrays whose lengths contradict each other, or
@@ -44,7 +44,7 @@ impl Tiled<'_> {
             return Err(INVALID_VALUE);
         }
         let mut map = TensorMap([0; 128]);
-        // SAFETY: the result goes to a live `CUtensorMap`, and the arrays are as long as the rank says, with one stride less.
+        // SAFETY: the result goes to a live `CUtensorMap`, and the arrays have `rank` elements (`rank - 1` for the strides).
         let code = unsafe {
             cuTensorMapEncodeTiled(
                 &mut map,

@@ -1,4 +1,4 @@
-//! CUDA arrays, and copies of rows of bytes to and from them.
+//! CUDA arrays, and copies of byte rows to and from them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::copies::{device, host};
 use crate::driver::{self, current, handle, lookup, machine};
 use crate::types::{DevicePointer, Handle, Host, In, Out};
 
-/// `CUarray_format`, and what a channel then is.
+/// `CUarray_format`: number, channel type, and bits of a channel.
 const FORMATS: [(u32, Channel, u32); 8] = [
     (0x01, Channel::Unsigned, 8),
     (0x02, Channel::Unsigned, 16),
@@ -21,10 +21,10 @@ const FORMATS: [(u32, Channel, u32); 8] = [
     (0x10, Channel::Float, 16),
     (0x20, Channel::Float, 32),
 ];
-/// Formats from here to there are known to CUDA: planes of video, compressed blocks and others.
+/// Other formats that CUDA knows and the simulator does not: video planes, compressed blocks and more.
 const OTHER_FORMATS: std::ops::RangeInclusive<u32> = 0x50..=0x100;
 
-/// The format of texels of so many channels.
+/// The texel format with `channels` channels of `CUarray_format` `number`.
 pub fn format(number: u32, channels: u32) -> Result<TexelFormat> {
     if OTHER_FORMATS.contains(&number) {
         return Err(Error::unsupported(format!(
@@ -36,7 +36,7 @@ pub fn format(number: u32, channels: u32) -> Result<TexelFormat> {
     format.ok_or_else(|| Error::invalid(format!("texels of {channels} channels of the format {number:#x}")))
 }
 
-/// `CUarray_format` of texels.
+/// `CUarray_format` of a texel format.
 fn format_number(format: TexelFormat) -> u32 {
     let is_same = |channel: Channel, bits: u32| channel == format.channel() && bits == format.bits();
     FORMATS.iter().find(|(_, channel, bits)| is_same(*channel, *bits)).map_or(0, |(number, ..)| *number)
@@ -75,7 +75,7 @@ fn create(result: Out<Handle>, owner: &str, descriptor: Descriptor3d) -> Result<
     result.set(handle(&array, Some(&context)))
 }
 
-/// The array that a handle stands for, also one that was destroyed.
+/// The array of a handle, even if it was destroyed.
 pub fn array(handle: Handle) -> Result<Arc<Array>> {
     lookup(handle, "array")
 }
@@ -88,15 +88,15 @@ fn descriptor(handle: Handle) -> Result<Descriptor3d> {
     Ok(Descriptor3d { width, height, depth, format: format_number(format), channels: format.channels(), flags })
 }
 
-/// A part of a row of an array: `bytes` bytes from byte `x` of row `y` of layer or slice `z`.
+/// Part of a row of an array: `bytes` bytes from byte `x` of row `y` of layer or slice `z`.
 pub fn row(handle: Handle, [x, y, z]: [usize; 3], bytes: usize) -> Result<Place> {
     let array = array(handle)?;
     let offset = array.offset([x, y, z].map(|at| at as u64), bytes as u64)?;
     Ok(Place::Array(array, offset))
 }
 
-/// The parts of `bytes` bytes of an array from an offset on, as if its rows followed each other: each with the bytes before it, and
-/// its size.
+/// Splits `bytes` bytes of an array at `offset` into rows, as if the rows were contiguous: each part with the number of bytes
+/// before it and its size.
 fn rows(handle: Handle, offset: usize, bytes: usize) -> Result<Vec<(Place, usize, usize)>> {
     let array = array(handle)?;
     let (row, height) = (array.rows().0 as usize, array.texels().extent[1] as usize);
@@ -113,21 +113,21 @@ fn rows(handle: Handle, offset: usize, bytes: usize) -> Result<Vec<(Place, usize
     Ok(parts)
 }
 
-/// Which end of a copy an array is.
+/// Whether the array is the source or the destination of a copy.
 #[derive(Clone, Copy)]
 enum Direction {
     To,
     From,
 }
 
-/// When the call returns.
+/// Whether the call returns at once or waits for the copy.
 #[derive(Clone, Copy)]
 enum Wait {
     UntilDone(Handle),
     Not(Handle),
 }
 
-/// Copies between an array and other memory, of which `other` gives a part.
+/// Copies between an array and other memory; `other` gives its part for a range of bytes.
 fn copy(
     (array, offset): (Handle, usize),
     other: impl Fn(usize, usize) -> Result<Place>,

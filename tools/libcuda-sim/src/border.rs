@@ -1,4 +1,4 @@
-//! What happens between a C caller and safe code.
+//! The border between C callers and safe code.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use sim_device::{Code, Error, NEWEST_DRIVER, Problem, Result};
 
 use crate::{caller, driver, procs};
 
-/// Calls `body` for the function `name`: errors become codes and are told, panics too.
+/// Runs `body` for the function `name`. Errors and panics are reported and become codes.
 pub fn border(name: &str, body: impl FnOnce() -> Result<()>) -> u32 {
     match catch_unwind(AssertUnwindSafe(|| refuse(name).and_then(|()| body()))) {
         Ok(Ok(())) => Code::SUCCESS.0,
@@ -25,9 +25,9 @@ pub fn border(name: &str, body: impl FnOnce() -> Result<()>) -> u32 {
     }
 }
 
-/// Refuses functions that the environment wants to fail, or that are newer than the driver that it describes.
+/// Refuses functions that `PTX_SIM_FAIL` makes fail, and functions newer than the driver version.
 fn refuse(name: &str) -> Result<()> {
-    // What is wrong with the environment is for cuInit to say.
+    // A bad environment is reported by cuInit.
     let Ok(config) = driver::config() else { return Ok(()) };
     if let Some((_, code)) = config.failures.iter().find(|(function, _)| function == name) {
         return Err(Error::new(*code, "PTX_SIM_FAIL asks for it"));
@@ -40,7 +40,7 @@ fn refuse(name: &str) -> Result<()> {
 }
 
 fn tell(name: &str, error: &Error) {
-    // Programs ask for names that a module may not have.
+    // Programs look up names that a module may lack: no message.
     if let Some(message) = error.message.as_ref().filter(|_| error.code != Code::NOT_FOUND) {
         let problem = error.problem.unwrap_or(Problem::FailedCall);
         let from = caller::line("").map_or(String::new(), |line| format!("; called from {line}"));
@@ -53,7 +53,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given")
 }
 
-/// What a function returns that is not simulated; told once for each.
+/// The result of a function that is not simulated; reported once per function.
 pub fn not_simulated(name: &'static str) -> u32 {
     static TOLD: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
     if let Ok(mut told) = TOLD.lock()
@@ -64,13 +64,13 @@ pub fn not_simulated(name: &'static str) -> u32 {
     Code::NOT_SUPPORTED.0
 }
 
-/// The address of a function, for `cuGetProcAddress`.
+/// Address of a function, for `cuGetProcAddress`.
 pub struct Address(pub *const ());
 
 // SAFETY: the address of a function is the same for every thread.
 unsafe impl Sync for Address {}
 
-/// Defines functions of the driver API. `per_thread NAME(stream)` defines another one that takes no stream to be the thread's
+/// Defines functions of the driver API. `per_thread NAME(stream)` also defines a variant whose null stream is the thread's
 /// default stream.
 macro_rules! driver_api {
     ($(fn $name:ident $arguments:tt $(per_thread $twin:ident($stream:ident))? $body:block)*) => {

@@ -1,4 +1,4 @@
-//! Where in the program a function of the driver was called from.
+//! Source locations of driver calls in the program.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -9,16 +9,16 @@ use ptx_diagnostics::short_name;
 
 use crate::python;
 
-/// Frames that are looked at.
+/// Maximum frames inspected.
 const FRAMES: usize = 64;
-/// Ways of calls that are remembered at most.
+/// Maximum call stacks remembered.
 const WAYS: usize = 10_000;
 
-/// Addresses of a thread's calls, innermost first, and the function that is not meant.
+/// Return addresses of a call, innermost first, and the name of the function to skip.
 type Way = (Vec<usize>, String);
 
-/// Function, file and line of the program's innermost frame: in Python, or outside the function `except` and one of which debug
-/// information tells them; `None` where there is none, as in programs built without `-g`. No lock may be held.
+/// Function, file and line of the program's innermost frame: a Python frame, or one with debug information outside the function
+/// `except`. `None` if there is none, as in programs built without `-g`. The caller must hold no lock.
 pub fn line(except: &str) -> Option<String> {
     if let Some(line) = python::line() {
         return Some(line);
@@ -34,7 +34,7 @@ pub fn line(except: &str) -> Option<String> {
     if known.len() >= WAYS {
         known.clear();
     }
-    // To look into debug information takes much longer than to walk the stack.
+    // Looking up debug information takes much longer than walking the stack.
     let way = (addresses, except.to_owned());
     if let Some(line) = known.get(&way) {
         return line.clone();
@@ -50,7 +50,7 @@ fn find(addresses: &[usize], except: &str) -> Option<String> {
         let mut found = None;
         backtrace::resolve(*address as *mut c_void, |symbol| {
             let name = symbol.name().map(|name| format!("{name:#}")).unwrap_or_default();
-            // The driver's function itself is the last frame of ours, unless a runtime called it.
+            // The driver function is our last frame, unless a runtime called it.
             if is_driver_function(&name) {
                 is_outside = true;
             } else if is_outside && found.is_none() && name != except && !is_of_a_library(&name, symbol.filename()) {
@@ -67,11 +67,11 @@ fn is_driver_function(name: &str) -> bool {
     name.strip_prefix("cu").is_some_and(|rest| rest.starts_with(char::is_uppercase))
 }
 
-/// Whether a function is of the CUDA runtime, of the one beside this library, or made by nvcc for a launch; of Rust's library, or of a
-/// crate from the registry: bindings, which call for somebody else; or the C library, which calls `main`.
+/// Whether a function belongs to a library: the CUDA runtime (NVIDIA's or the one beside this library), nvcc's launch stubs,
+/// Rust's standard library, a crate of the registry (bindings that call for other code), or the C library, which calls `main`.
 fn is_of_a_library(name: &str, file: Option<&Path>) -> bool {
     let file = file.and_then(Path::to_str).unwrap_or_default();
-    // An inlined closure has a name without its crate.
+    // An inlined closure lacks the crate in its name.
     name.contains("libcudart_sim::")
         || file.contains("/libcudart-sim/src/")
         || name.contains("__device_stub")

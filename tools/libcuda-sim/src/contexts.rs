@@ -13,7 +13,7 @@ use crate::types::{Handle, In, Out};
 /// `CU_CTX_FLAGS_MASK`.
 const FLAGS: u32 = 0xff;
 
-/// Defaults of the limits, by number (`CUlimit`): stack, printf, heap, two of device runtimes, L2 fetches, persisting L2.
+/// Default limits by number (`CUlimit`): stack, printf, heap, two of device runtimes, L2 fetches, persisting L2.
 const LIMITS: [usize; 7] = [1024, 1 << 20, 8 << 20, 2, 2048, 64, 0];
 
 /// Limits that were set, by context and number.
@@ -56,7 +56,7 @@ fn pop(result: Out<Handle>) -> Result<()> {
     Ok(())
 }
 
-/// The context of a handle, the current one for null.
+/// The context of `handle`; the current one for null.
 fn given_or_current(handle: Handle) -> Result<std::sync::Arc<Context>> {
     if handle == Handle::NULL { current() } else { context(handle) }
 }

@@ -9,12 +9,12 @@ use crate::border::driver_api;
 use crate::driver::{self, context, machine};
 use crate::types::{DevicePointer, Handle, Host, In};
 
-/// Memory of a GPU.
+/// Device memory.
 pub fn device(address: DevicePointer) -> Place {
     Place::Device(address)
 }
 
-/// Host memory that is there: not null, and no address of a GPU's, which the host cannot reach.
+/// Host memory: not null, and not a device address, which the host cannot access.
 pub fn host(memory: Host, bytes: usize) -> Result<Place> {
     memory.require(bytes as u64)?;
     let address = memory.address();
@@ -33,7 +33,7 @@ pub fn host(memory: Host, bytes: usize) -> Result<Place> {
     Ok(Place::Host(Arc::new(memory)))
 }
 
-/// Memory of the host or of a GPU, by its address.
+/// Host or device memory, depending on the address.
 fn any(address: DevicePointer, bytes: usize) -> Result<Place> {
     match is_device_address(address) || address == 0 {
         true => Ok(device(address)),
@@ -41,13 +41,13 @@ fn any(address: DevicePointer, bytes: usize) -> Result<Place> {
     }
 }
 
-/// A copy that is done when the call returns.
+/// A copy that is complete when the call returns.
 fn copy(destination: Place, source: Place, bytes: usize, stream: Handle) -> Result<()> {
     let copy = Copy { destination, source, bytes: bytes as u64 };
     driver::stream(stream)?.submit_and_wait(Operation::Copy(copy))
 }
 
-/// A copy behind what a stream was given before.
+/// A copy in stream order.
 fn copy_async(destination: Place, source: Place, bytes: usize, stream: Handle) -> Result<()> {
     let copy = Copy { destination, source, bytes: bytes as u64 };
     driver::stream(stream)?.submit(Operation::Copy(copy))
@@ -59,7 +59,7 @@ fn fill(address: DevicePointer, value: &[u8], [width, height, pitch]: [usize; 3]
     driver::stream(stream)?.submit(Operation::Fill(fill))
 }
 
-/// Requires that both contexts of a copy between GPUs are there, and that the memory is theirs.
+/// Requires that both contexts of a peer copy exist and own the memory.
 fn check_peers(ends: [(DevicePointer, Handle); 2], bytes: usize) -> Result<()> {
     for (address, handle) in ends {
         context(handle)?.check_range(address, bytes as u64)?;
@@ -156,10 +156,10 @@ impl End3d {
 }
 
 impl Copy3d {
-    /// As a node of a graph, which is one row here.
+    /// The copy as a graph node, which must be a single row here.
     ///
     /// # Errors
-    /// For several rows, or memory that is not an address.
+    /// For several rows, or for memory that is not given by an address.
     pub fn operation(&self) -> Result<Operation> {
         if self.height > 1 || self.depth > 1 {
             let text = format!(

@@ -1,4 +1,4 @@
-//! Initialisation, errors, GPUs.
+//! Initialisation, error strings and GPUs.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -9,7 +9,7 @@ use crate::border::driver_api;
 use crate::driver::{init, machine};
 use crate::types::{Host, Out, Text};
 
-/// The GPU that a `CUdevice` stands for.
+/// The ordinal of a `CUdevice`.
 pub fn ordinal(device: i32) -> Result<u32> {
     let ordinal = u32::try_from(device).map_err(|_| Code::INVALID_DEVICE)?;
     machine()?.gpu(ordinal).map(|_| ordinal)

@@ -1,4 +1,4 @@
-//! The state of the process: the machine, the handles given out, and what each thread has current.
+//! State of the process: the machine, the handles, and the current context of each thread.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -16,15 +16,15 @@ static MACHINE: OnceLock<Result<Arc<Machine>>> = OnceLock::new();
 static CONFIG: OnceLock<Result<Config>> = OnceLock::new();
 static HANDLES: Mutex<Option<Handles>> = Mutex::new(None);
 
-/// The process that made the machine: in one that was forked from it, nothing of it belongs to the program.
+/// The process that created the machine. A process forked from it must not use the machine.
 static OWNER: OnceLock<u32> = OnceLock::new();
 
-/// What the loader calls when the process ends, after the program's own destructors.
+/// Called by the loader at process exit, after the program's own destructors.
 #[used]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".fini_array"))]
 static AT_END: extern "C" fn() = end;
 
-/// Tells what the program has not freed.
+/// Reports memory that the program has not freed.
 extern "C" fn end() {
     if let (Ok(machine), Some(owner)) = (machine(), OWNER.get())
         && *owner == std::process::id()
@@ -34,7 +34,7 @@ extern "C" fn end() {
     }
 }
 
-/// What is simulated; what is wrong with the environment is told once.
+/// The simulated machine's description; a bad environment is reported once.
 ///
 /// # Errors
 /// As [`Config::from_environment`].
@@ -45,24 +45,24 @@ pub fn config() -> Result<&'static Config> {
 fn config_by(describe: impl FnOnce() -> Result<Config>) -> Result<&'static Config> {
     let told = || {
         let config = describe().inspect_err(|error| note(&format!("ptx-sim: {error}")))?;
-        // To look for lines takes time: where somebody reads them.
+        // Looking up source lines takes time: only if something reads them.
         let caller = config.caller.or(config.journal.is_some().then_some(caller::line as fn(&str) -> Option<String>));
         Ok(Config { caller, host_memory: Some(Pages::allocate), ..config })
     };
     CONFIG.get_or_init(told).as_ref().map_err(Clone::clone)
 }
 
-/// The CUDA version that the driver is for, as in 13000 for 13.0.
+/// The CUDA version of the driver: 13000 for 13.0.
 pub fn version() -> u32 {
     config().map_or(NEWEST_DRIVER, |config| config.driver_version)
 }
 
-/// Makes the machine (`cuInit`).
+/// Creates the machine (`cuInit`).
 pub fn init() -> Result<()> {
     init_with(Config::from_environment)
 }
 
-/// Makes the machine that `describe` says, unless something else was said before.
+/// Creates the machine that `describe` returns, unless one has been described before.
 pub fn init_with(describe: impl FnOnce() -> Result<Config>) -> Result<()> {
     let machine = MACHINE.get_or_init(|| Ok(Machine::new(config_by(describe)?.clone())));
     OWNER.get_or_init(std::process::id);
@@ -73,7 +73,7 @@ pub fn init_with(describe: impl FnOnce() -> Result<Config>) -> Result<()> {
     match machine {
         Ok(machine) if machine.gpus().is_empty() => Err(Code::NO_DEVICE.into()),
         Ok(_) => Ok(()),
-        // Told when it was found.
+        // Reported when it was found.
         Err(error) => Err(error.code.into()),
     }
 }
@@ -83,10 +83,10 @@ pub fn machine() -> Result<&'static Arc<Machine>> {
     MACHINE.get().and_then(|machine| machine.as_ref().ok()).ok_or_else(|| Code::NOT_INITIALIZED.into())
 }
 
-/// Problems that were told before there was a machine, whose journal has them from its beginning.
+/// Problems reported before the machine existed; they go to the start of its journal.
 static EARLY: Mutex<Vec<(Problem, String)>> = Mutex::new(Vec::new());
 
-/// Tells of a problem.
+/// Reports a problem.
 pub fn problem(problem: Problem, text: &str) {
     if machine().is_err() {
         EARLY.lock().unwrap_or_else(PoisonError::into_inner).push((problem, text.to_owned()));
@@ -98,23 +98,23 @@ pub fn problem(problem: Problem, text: &str) {
     }
 }
 
-/// Something that a handle stands for.
+/// The object behind a handle.
 type Object = Arc<dyn Any + Send + Sync>;
 
-/// The handles that were given out.
+/// All live handles.
 #[derive(Default)]
 struct Handles {
     objects: HashMap<Handle, Entry>,
-    /// The handles of objects, by their address.
+    /// Handles by the address of their object.
     known: HashMap<usize, Handle>,
-    /// Those of primary contexts, which stay the same when the context is made again, by GPU.
+    /// Handles of primary contexts by GPU; they stay the same when the context is created again.
     primary: HashMap<u32, Handle>,
     given: usize,
 }
 
 struct Entry {
     object: Object,
-    /// The context that it goes with.
+    /// The context to which it belongs.
     context: Option<u64>,
 }
 
@@ -123,14 +123,14 @@ fn handles() -> MutexGuard<'static, Option<Handles>> {
 }
 
 impl Handles {
-    /// A number that is not an address of anything.
+    /// A new handle, which is not a valid address.
     fn next(&mut self) -> Handle {
         self.given += 1;
         Handle(0x51_0000_0000 + 64 * self.given)
     }
 }
 
-/// The handle of `object`, the same each time; `context` is the one that it goes with.
+/// The handle of `object`, the same on every call; `context` is the context to which it belongs.
 pub fn handle<T: Any + Send + Sync>(object: &Arc<T>, context: Option<&Context>) -> Handle {
     let mut handles = handles();
     let handles = handles.get_or_insert_default();
@@ -144,22 +144,22 @@ pub fn handle<T: Any + Send + Sync>(object: &Arc<T>, context: Option<&Context>) 
     handle
 }
 
-/// The object that `handle` stands for, if it is a `T`.
+/// The object of `handle`, if it is a `T`.
 pub fn find<T: Any + Send + Sync>(handle: Handle) -> Option<Arc<T>> {
     let object = handles().as_ref()?.objects.get(&handle)?.object.clone();
     object.downcast().ok()
 }
 
-/// As [`find`].
+/// As [`find`], with an error instead of `None`.
 ///
 /// # Errors
-/// [`Code::INVALID_HANDLE`], named `what`.
+/// [`Code::INVALID_HANDLE`]; `what` names the kind of object in the message.
 pub fn lookup<T: Any + Send + Sync>(handle: Handle, what: &str) -> Result<Arc<T>> {
     machine()?;
     find(handle).ok_or_else(|| Error::new(Code::INVALID_HANDLE, format!("{:#x} is no {what}", handle.0)))
 }
 
-/// As [`lookup`]; the handle stands for nothing any more.
+/// As [`lookup`], and invalidates the handle.
 pub fn remove<T: Any + Send + Sync>(handle: Handle, what: &str) -> Result<Arc<T>> {
     let object = lookup::<T>(handle, what)?;
     let mut handles = handles();
@@ -170,7 +170,7 @@ pub fn remove<T: Any + Send + Sync>(handle: Handle, what: &str) -> Result<Arc<T>
     Ok(object)
 }
 
-/// Forgets the handles that `forgets` says of an object and its context.
+/// Drops the handles for which `forgets` returns true, given the object and its context.
 pub fn forget(forgets: impl Fn(&(dyn Any + Send + Sync), Option<u64>) -> bool) {
     let mut handles = handles();
     let Some(handles) = handles.as_mut() else { return };
@@ -186,7 +186,7 @@ pub fn forget(forgets: impl Fn(&(dyn Any + Send + Sync), Option<u64>) -> bool) {
     }
 }
 
-/// The handle of the first object that `is_it` says of.
+/// The handle of the first object for which `is_it` returns true.
 pub fn first<T: Any + Send + Sync>(is_it: impl Fn(&T) -> bool) -> Option<Handle> {
     let handles = handles();
     let mut entries = handles.as_ref()?.objects.iter();
@@ -212,7 +212,7 @@ pub fn context_handle(context: &Arc<Context>) -> Handle {
     handle
 }
 
-/// The context that `handle` stands for.
+/// The context of `handle`.
 ///
 /// # Errors
 /// [`Code::INVALID_CONTEXT`], or [`Code::CONTEXT_IS_DESTROYED`].
@@ -223,13 +223,13 @@ pub fn context(handle: Handle) -> Result<Arc<Context>> {
 }
 
 thread_local! {
-    /// Contexts of this thread; the last one is current.
+    /// Context stack of this thread; the last one is current.
     static STACK: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
-    /// The default streams of this thread, by context.
+    /// Per-thread default streams of this thread, by context.
     static STREAMS: RefCell<HashMap<u64, Arc<Stream>>> = RefCell::new(HashMap::new());
 }
 
-/// Does something with the contexts of this thread; the last one is current.
+/// Runs a closure on the context stack of this thread; the last one is current.
 pub fn with_stack<T>(action: impl FnOnce(&mut Vec<Handle>) -> T) -> T {
     STACK.with_borrow_mut(action)
 }
@@ -251,10 +251,10 @@ pub fn current() -> Result<Arc<Context>> {
     }
 }
 
-/// The stream that `handle` stands for, default streams included.
+/// The stream of `handle`, including default streams.
 ///
 /// # Errors
-/// [`Code::INVALID_HANDLE`]; for default streams as [`current`].
+/// [`Code::INVALID_HANDLE`]; those of [`current`] for default streams.
 pub fn stream(handle: Handle) -> Result<Arc<Stream>> {
     match handle {
         Handle::NULL | Handle::LEGACY => Stream::new(&current()?, StreamKind::Legacy, true, 0),
@@ -276,7 +276,7 @@ pub fn stream(handle: Handle) -> Result<Arc<Stream>> {
     }
 }
 
-/// Forgets what was in a context that is gone.
+/// Drops everything that was in a context that is gone.
 pub fn forget_context(id: u64) {
     forget(|_, context| context == Some(id));
     STREAMS.with_borrow_mut(|streams| streams.remove(&id));

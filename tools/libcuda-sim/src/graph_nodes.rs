@@ -1,4 +1,4 @@
-//! Nodes that a program adds to a graph, and that it changes in graphs that were instantiated.
+//! Adding nodes to graphs, and changing them in graphs and instantiated graphs.
 
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ impl CallNode {
     }
 }
 
-/// What is known of a graph that a node is added to, and behind which of its nodes.
+/// A graph and the dependencies of a node to be added to it.
 #[derive(Clone, Copy)]
 struct Behind {
     graph: Handle,
@@ -118,14 +118,14 @@ impl Behind {
     }
 }
 
-/// Changes what the node of an instantiated graph does that stands for `of`.
+/// Changes the operation of the node of an instantiated graph that corresponds to `of`.
 fn change(graph: Handle, of: Handle, operation: Operation) -> Result<()> {
     let graph = lookup::<GraphExec>(graph, "instantiated graph")?;
     let place: Arc<NodeOf> = lookup(of, "node")?;
     graph.change(place.index, operation)
 }
 
-/// Changes what a node does in its graph.
+/// Changes the operation of a node in its graph.
 fn change_in_graph(of: Handle, operation: Operation) -> Result<()> {
     let place: Arc<NodeOf> = lookup(of, "node")?;
     let graph: &Graph = &place.graph;

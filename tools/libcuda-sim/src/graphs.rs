@@ -9,21 +9,21 @@ use crate::border::driver_api;
 use crate::driver::{self, current, handle, lookup, machine, remove};
 use crate::types::{Handle, Host, Out};
 
-/// Flags of `cuGraphInstantiate` that change nothing here: freeing on launch, uploading, priorities.
+/// Flags of `cuGraphInstantiate` without effect here: free on launch, upload, node priorities.
 const HARMLESS_FLAGS: u64 = 1 | 2 | 8;
 
-/// A node, as a handle knows it.
+/// A node, as a handle refers to it.
 pub struct NodeOf {
     /// Its graph.
     pub graph: Arc<Graph>,
-    /// Its place there.
+    /// Its index in the graph.
     pub index: usize,
 }
 
-/// The nodes that were given out, by graph and index, so that a node keeps its handle.
+/// Handles of nodes by graph and index, so that a node keeps its handle.
 static NODES: Mutex<Option<Nodes>> = Mutex::new(None);
 
-/// Nodes by the address of their graph and their index there.
+/// Nodes by the address of their graph and their index in it.
 type Nodes = HashMap<(usize, usize), Arc<NodeOf>>;
 
 /// The handle of a node.
@@ -40,12 +40,12 @@ fn forget_nodes(graph: &Arc<Graph>) {
     nodes.get_or_insert_default().retain(|_, node| !Arc::ptr_eq(&node.graph, graph));
 }
 
-/// The graph that a handle stands for.
+/// The graph of a handle.
 pub fn graph(handle: Handle) -> Result<Arc<Graph>> {
     lookup(handle, "graph")
 }
 
-/// The node that a handle stands for.
+/// The node of a handle.
 pub fn node(handle: Handle) -> Result<(Arc<NodeOf>, Node)> {
     let place = lookup::<NodeOf>(handle, "node")?;
     let node = place.graph.nodes().get(place.index).cloned().ok_or(Code::INVALID_HANDLE)?;
@@ -63,7 +63,7 @@ fn instantiate(result: Out<Handle>, graph_handle: Handle, flags: u64) -> Result<
     result.set(handle(&graph(graph_handle)?.instantiate(), None))
 }
 
-/// Fills an array of at most `count` handles, or tells how many there are.
+/// Fills an array of at most `count` handles, or returns their number.
 fn list(handles: &[Handle], array: Out<Handle>, count: Out<usize>) -> Result<()> {
     count.require()?;
     if !array.is_wanted() {

@@ -1,4 +1,4 @@
-//! Memory of the host: page-locked, registered, managed.
+//! Host memory: page-locked, registered, managed.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -43,7 +43,7 @@ fn free_host(memory: Host) -> Result<()> {
     }
 }
 
-/// Frees managed memory that begins at `address`; false when it is none.
+/// Frees managed memory that begins at `address`; false if it is not managed memory.
 pub fn free_managed(address: DevicePointer) -> Result<bool> {
     let found = machine()?.host_range(address);
     let is_it = found.is_some_and(|range| range.address == address && matches!(range.kind, HostKind::Managed { .. }));
@@ -55,7 +55,7 @@ pub fn free_managed(address: DevicePointer) -> Result<bool> {
     Ok(is_it)
 }
 
-/// Managed memory that all of `bytes` bytes at `address` lie in.
+/// The managed memory that contains all of the `bytes` bytes at `address`.
 fn managed(address: DevicePointer, bytes: usize) -> Result<HostRange> {
     let refused = |what: &str, problem: Problem| {
         let text = format!("{bytes} bytes at {address:#x}, which {what}");
@@ -72,7 +72,7 @@ fn managed(address: DevicePointer, bytes: usize) -> Result<HostRange> {
     }
 }
 
-/// A place that memory may be at: a GPU, or the host as -1.
+/// A memory location: a GPU, or -1 for the host.
 fn location(device: i32) -> Result<i32> {
     /// `CU_DEVICE_CPU`.
     const HOST: i32 = -1;
@@ -87,7 +87,7 @@ fn location(device: i32) -> Result<i32> {
 fn location_of(place: u64) -> Result<i32> {
     match place as u32 {
         1 => location((place >> 32) as i32),
-        // Of the host: anywhere, a node, the thread's node.
+        // Host: any NUMA node, a given node, the thread's node.
         2..=4 => location(-1),
         kind => Err(Error::invalid(format!("{kind} is no type of a location"))),
     }
@@ -96,7 +96,7 @@ fn location_of(place: u64) -> Result<i32> {
 /// No place.
 const NOWHERE: i32 = -2;
 
-/// What the program said of managed memory; nothing depends on it.
+/// Advice on managed memory; stored for queries, without effect.
 #[derive(Clone, Copy)]
 struct Advice {
     is_read_mostly: bool,
@@ -110,7 +110,7 @@ fn advices<T>(action: impl FnOnce(&mut HashMap<u64, Advice>) -> T) -> T {
     action(ALL.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
 }
 
-/// What was said of the allocation that begins at `start`.
+/// The advice on the allocation that begins at `start`.
 fn advice<T>(start: u64, action: impl FnOnce(&mut Advice) -> T) -> T {
     let none = Advice { is_read_mostly: false, preferred: NOWHERE, accessed_by: None, prefetched: NOWHERE };
     advices(|all| action(all.entry(start).or_insert(none)))
@@ -167,7 +167,7 @@ fn range_attribute(place: Out<i32>, size: usize, number: u32, address: DevicePoi
         8 => id(known.prefetched),
         _ => return Err(Error::invalid(format!("{number} is no attribute of a range"))),
     };
-    // The places that access it are as many as there is room for.
+    // As many accessing locations as the array holds.
     let rest = if number == 3 { size / 4 - 1 } else { 0 };
     place.set_all(std::iter::once(first).chain(std::iter::repeat_n(NOWHERE, rest)))
 }

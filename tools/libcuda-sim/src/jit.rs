@@ -1,4 +1,4 @@
-//! What a caller tells the compiler, and the logs that it gets.
+//! JIT options, and the logs for the caller.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ const LOGS: [(u32, u32); 2] = [(3, 4), (5, 6)];
 /// Number of `CUjit_option`s.
 const JIT_OPTIONS: u32 = 35;
 
-/// What a caller tells the compiler: option numbers and values, which are numbers or pointers.
+/// Options for the JIT compiler: numbers, and values that are numbers or pointers.
 #[derive(Clone, Copy)]
 pub struct JitOptions {
-    /// How many there are.
+    /// Number of options.
     pub count: u32,
-    /// Their numbers.
+    /// The option numbers.
     pub numbers: In<u32>,
-    /// Their values.
+    /// The values.
     pub values: Out<usize>,
 }
 
 impl JitOptions {
-    /// Nothing.
+    /// No options.
     pub fn none() -> Self {
         Self { count: 0, numbers: In::nowhere(), values: Out::nowhere() }
     }
@@ -32,7 +32,7 @@ impl JitOptions {
         (0..self.count as usize).find(|index| self.numbers.at(*index).is_ok_and(|number| number == option))
     }
 
-    /// Requires options that there are.
+    /// Requires known options.
     pub fn check(self) -> Result<()> {
         for number in self.numbers.all(self.count as usize)? {
             if number >= JIT_OPTIONS {
@@ -42,26 +42,26 @@ impl JitOptions {
         if self.count > 0 { self.values.require() } else { Ok(()) }
     }
 
-    /// Writes the logs: nothing to tell, or an error.
+    /// Writes the logs: empty, or an error.
     fn log(self, error: Option<&str>) {
         for ((buffer, size), text) in LOGS.into_iter().zip(["", error.unwrap_or_default()]) {
             let (Some(buffer), Some(size)) = (self.index(buffer), self.index(size)) else { continue };
             if let (Ok(address), Ok(bytes)) = (self.values.at(buffer), self.values.at(size)) {
-                // The size is 32 bits of the slot.
+                // The size takes 32 bits of the slot.
                 let written = Host(address as *mut _).set_text(text, bytes as u32 as usize);
                 let _ = self.values.element(size).set(written);
             }
         }
     }
 
-    /// A library, with a log of why it does not compile: who wants a kernel of it is told by a code, too.
+    /// Logs why a library does not compile. Requests for its kernels return the code, too.
     pub fn library(self, library: Result<Arc<Library>>) -> Result<Arc<Library>> {
         let error = library.as_ref().map_or_else(Some, |library| library.error()).cloned();
         let _ = self.logged(error.map_or(Ok(()), Err));
         library
     }
 
-    /// `result`, whose error the caller finds in its log.
+    /// `result`, with an error also written to the caller's log.
     pub fn logged<T>(self, result: Result<T>) -> Result<T> {
         let message = result.as_ref().err().and_then(|error| error.message.clone());
         let message = message.map(|message| format!("ptx-sim: {message}"));

@@ -14,7 +14,7 @@ const EXTRA_END: usize = 0;
 const EXTRA_BUFFER: usize = 1;
 const EXTRA_SIZE: usize = 2;
 
-/// The CUDA version whose driver was the first to hold programmatic dependent launches in graphs.
+/// The first CUDA version whose driver supports programmatic dependent launches in graphs.
 const OVERLAP_IN_GRAPHS: u32 = 12_030;
 
 /// `CUlaunchConfig`.
@@ -38,22 +38,22 @@ struct Attribute {
     value: [u32; 16],
 }
 
-/// How a launch is described.
+/// Configuration of a launch.
 struct Shape {
     grid: [u32; 3],
     block: [u32; 3],
     shared_bytes: u32,
     overlaps_previous: bool,
-    /// Blocks of a cluster, if the launch says so.
+    /// Blocks per cluster, if the launch specifies them.
     cluster: Option<[u32; 3]>,
     cooperative: bool,
 }
 
-/// The architecture that has clusters first, and the blocks of one that need no permission.
+/// First architecture with clusters, and the largest cluster that needs no opt-in.
 const FIRST_WITH_CLUSTERS: u32 = 90;
 const PORTABLE_CLUSTER: u32 = 8;
 
-/// What is asked of clusters: the function, the configuration, and the blocks of a cluster.
+/// Arguments of a cluster query: function, configuration, blocks per cluster.
 fn clusters(of: Handle, config: In<Config>) -> Result<(Arc<Function>, Config, u32)> {
     let (function, config) = (function(of)?, config.get()?);
     let architecture = &driver::config()?.architecture;
@@ -71,7 +71,7 @@ fn clusters(of: Handle, config: In<Config>) -> Result<(Arc<Function>, Config, u3
     Ok((function, config, blocks))
 }
 
-/// The threads of a block.
+/// Threads of a block.
 fn block_threads(config: &Config) -> Result<u32> {
     let threads = config.block.iter().try_fold(1_u32, |product, size| product.checked_mul(*size));
     threads
@@ -79,7 +79,7 @@ fn block_threads(config: &Config) -> Result<u32> {
         .ok_or_else(|| Error::invalid(format!("blocks of {:?} threads", config.block)))
 }
 
-/// The function that is launched on `stream`: a kernel becomes one of the stream's context.
+/// The function launched on `stream`; a kernel becomes a function of the stream's context.
 fn launched(of: Handle, stream: &Stream) -> Result<Arc<Function>> {
     let function = match find::<Kernel>(of) {
         Some(kernel) => kernel.function(stream.context())?,
@@ -94,7 +94,7 @@ fn launched(of: Handle, stream: &Stream) -> Result<Arc<Function>> {
     Ok(function)
 }
 
-/// The bytes of each parameter.
+/// The values of all parameters, in bytes.
 pub fn parameters(function: &Function, each: In<Host>, extra: In<usize>) -> Result<Vec<Vec<u8>>> {
     let parameters = function.parameters();
     if !extra.is_null() {
@@ -127,9 +127,9 @@ pub fn parameters(function: &Function, each: In<Host>, extra: In<usize>) -> Resu
     parameters.iter().enumerate().map(one).collect()
 }
 
-/// The buffer that `extra` names by a list of keys and values.
+/// The parameter buffer in `extra`, a list of keys and values.
 fn buffer(extra: In<usize>) -> Result<Vec<u8>> {
-    /// Keys at most, so that a list without an end is left.
+    /// Maximum keys, so that an unterminated list is refused.
     const KEYS: usize = 8;
     let (mut address, mut size) = (None, None);
     for index in (0..2 * KEYS).step_by(2) {
@@ -163,26 +163,26 @@ fn launch(of: Handle, shape: Shape, stream: Handle, each: In<Host>, extra: In<us
     }))
 }
 
-/// What the attributes of a launch say.
+/// Values of launch attributes.
 #[derive(Default)]
 struct Asked {
-    /// Whether it may begin before the one in front of it has ended.
+    /// Whether it may begin before the previous launch has ended.
     overlaps_previous: bool,
-    /// Blocks of a cluster.
+    /// Blocks per cluster.
     cluster: Option<[u32; 3]>,
     cooperative: bool,
 }
 
-/// What the attributes of a launch say; what is not simulated is refused.
+/// Reads the attributes of a launch; those that are not simulated are refused.
 fn attributes_of(attributes: In<Attribute>, count: u32) -> Result<Asked> {
     let mut asked = Asked::default();
     let refused = |what: &str| Err(Error::unsupported(format!("{what} are not simulated")));
     for Attribute { number, value, .. } in attributes.all(count as usize)? {
         match number {
-            // Nothing; hints about caches, waiting, scheduling, priorities, domains, carve-out, links.
+            // Ignore; hints about caches, waiting, scheduling, priorities, domains, carve-out, links.
             0 | 1 | 3 | 5 | 8 | 9 | 10 | 14 | 16 => {}
             2 => asked.cooperative = value[0] != 0,
-            // The size, and another one that is preferred.
+            // The cluster size, and the preferred cluster size.
             4 => asked.cluster = Some([value[0], value[1], value[2]]),
             11 => {}
             6 => asked.overlaps_previous = value[0] != 0,

@@ -1,9 +1,9 @@
-//! `libcuda.so.1` for machines without a GPU: programs that call the CUDA driver run unchanged, their launches executed by
-//! ptx-sim with all its checks.
+//! `libcuda.so.1` for machines without a GPU: programs that call the CUDA driver run unchanged, and ptx-sim executes their
+//! launches with all its checks.
 //!
-//! Every function of the driver API is exported. Those that are simulated do what the CUDA driver API says, on the machine
-//! that [`sim_device`] simulates; the others return `CUDA_ERROR_NOT_SUPPORTED`. A kernel with an error fails as on a GPU: the
-//! error becomes the context's, and is printed like a compiler's, with the line of the source, the lanes and the allocation.
+//! Every function of the driver API is exported. Simulated functions follow the CUDA driver API on the machine that
+//! [`sim_device`] simulates; the others return `CUDA_ERROR_NOT_SUPPORTED`. A faulty kernel fails as on a GPU: its error becomes
+//! the context's. It is printed like a compiler error, with source line, lanes and allocation.
 //!
 //! # Use
 //!
@@ -41,14 +41,14 @@
 //!
 //! A value that means nothing is told and makes `cuInit` return `CUDA_ERROR_INVALID_VALUE`.
 //!
-//! # What is different from a GPU
+//! # Differences from a GPU
 //!
-//! - Modules are made from PTX only, as text or in a fat binary: cubins are refused (`CUDA_ERROR_NO_BINARY_FOR_GPU`). `cuLink…` hands
-//!   back PTX in place of a cubin.
-//! - Work is done when it is queued. An error of a kernel is returned by the next call that waits, and by every later one.
-//! - Host pointers are the program's own, and are followed as the driver follows them; everything else is looked up.
+//! - Modules are loaded from PTX only, as text or in a fat binary; cubins are refused (`CUDA_ERROR_NO_BINARY_FOR_GPU`).
+//!   `cuLink…` returns PTX instead of a cubin.
+//! - Work is executed when it is queued. The next call that waits returns the error of a kernel; so does every later call.
+//! - Host pointers are the program's own and are dereferenced as the driver does; everything else is looked up.
 
-// Thin shims: whatever needs no pointer is in `sim_device`, which has no unsafe code.
+// Thin shims: everything that needs no pointers is in `sim_device`, which has no unsafe code.
 mod arrays;
 mod border;
 mod caller;
@@ -77,7 +77,7 @@ mod textures;
 mod types;
 mod unsupported;
 
-/// The functions of every file.
+/// The functions of all files.
 fn functions() -> impl Iterator<Item = &'static [(&'static str, border::Address)]> {
     [
         arrays::FUNCTIONS,
@@ -110,9 +110,9 @@ mod tests {
     use std::path::PathBuf;
     use std::process::Command;
 
-    /// Calls every function with zeros for arguments, but for `cuInit`, which would make a machine as the environment says.
+    /// Calls every function with zero arguments, except `cuInit`, which would create a machine from the environment.
     fn call_all() {
-        /// A driver function that takes up to twelve words.
+        /// A driver function of up to twelve words.
         type Any = unsafe extern "C" fn(
             usize,
             usize,
@@ -128,8 +128,8 @@ mod tests {
             usize,
         ) -> u32;
         for (name, border::Address(address)) in functions().flatten().filter(|(name, _)| *name != "cuInit") {
-            // SAFETY: every function takes at most twelve words, and with the conventions of C more than it takes do no harm;
-            // it accepts null for every pointer.
+            // SAFETY: every function takes at most twelve words, and the C calling convention allows extra arguments; every
+            // function accepts null for every pointer.
             let code = unsafe { std::mem::transmute::<*const (), Any>(*address)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) };
             assert_ne!(code, sim_device::Code::UNKNOWN.0, "{name} panics");
         }
@@ -146,7 +146,7 @@ mod tests {
         call_all();
     }
 
-    /// The folder of a package's manifest.
+    /// The directory of a package's manifest.
     fn package_folder(name: &str) -> PathBuf {
         let metadata = Command::new(env!("CARGO"))
             .args(["metadata", "--format-version=1", "--locked"])

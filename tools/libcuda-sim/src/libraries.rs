@@ -109,7 +109,7 @@ driver_api! {
         value.require()?;
         let gpu = ordinal(device)?;
         let kernel = lookup::<Kernel>(kernel, "kernel")?;
-        // What the kernel is on a GPU is asked of a context there.
+        // Attributes of a kernel on a GPU need a context there.
         let context = match current().ok().filter(|context| context.gpu() == gpu) {
             Some(context) => context,
             None => machine()?.primary(gpu)?.ok_or(Code::INVALID_CONTEXT)?,

@@ -1,4 +1,4 @@
-//! Linking: PTX that is added becomes one PTX, which is handed back in place of a cubin and can be loaded.
+//! Linking: all added PTX becomes one PTX text, which is returned instead of a cubin and can be loaded.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::jit::JitOptions;
 use crate::modules::read_file;
 use crate::types::{Handle, Host, ImageData, In, Out, Text};
 
-/// What a `CUjitInputType` says.
+/// Kind of input (`CUjitInputType`).
 fn input(kind: u32) -> Input {
     match kind {
         1 => Input::Ptx,
@@ -19,26 +19,26 @@ fn input(kind: u32) -> Input {
     }
 }
 
-/// Directives that stand once, at the beginning.
+/// Directives that appear once, at the start.
 const HEADER: [&str; 3] = [".version", ".target", ".address_size"];
 
-/// What a linker is given.
+/// Input of a linker.
 pub enum Input {
     /// PTX.
     Ptx,
     /// A fat binary that holds PTX.
     FatBinary,
-    /// PTX or a fat binary, as its beginning says.
+    /// PTX or a fat binary, told apart by its first bytes.
     Any,
-    /// Something else, by its name.
+    /// Another kind, by name.
     Other(String),
 }
 
-/// What is linked (`CUlinkState`, `nvJitLinkHandle`).
+/// State of a link (`CUlinkState`, `nvJitLinkHandle`).
 #[derive(Default)]
 pub struct Link {
     texts: Mutex<Vec<String>>,
-    /// The result; it lives as long as the state does.
+    /// The result, which lives as long as the state.
     linked: Mutex<Option<Arc<[u8]>>>,
 }
 
@@ -46,7 +46,7 @@ impl Link {
     /// Adds PTX.
     ///
     /// # Errors
-    /// [`Code::NO_BINARY_FOR_GPU`] for what is not PTX; [`Code::INVALID_PTX`] with its line.
+    /// [`Code::NO_BINARY_FOR_GPU`] for input that is not PTX; [`Code::INVALID_PTX`] with the line.
     pub fn add(&self, input: &Input, data: Vec<u8>) -> Result<()> {
         let image = |data: Vec<u8>| ImageData::of(&[data, vec![0; 8]].concat()).ptx();
         let text = match input {
@@ -60,7 +60,7 @@ impl Link {
                 return Err(Error::new(Code::NO_BINARY_FOR_GPU, text).of(Problem::NotSimulated));
             }
         };
-        // What is wrong with it is told now, with its own lines.
+        // Errors are reported now, with the line numbers of this input.
         if let Ok(machine) = machine()
             && let Some(error) = machine.load_library(&text, None)?.error()
         {
@@ -70,10 +70,10 @@ impl Link {
         Ok(())
     }
 
-    /// What was added as one PTX, which ends in NUL.
+    /// All added PTX as one text that ends in NUL.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] when nothing was added.
+    /// [`Code::INVALID_VALUE`] if nothing was added.
     pub fn complete(&self) -> Result<Arc<[u8]>> {
         let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, more) = texts.split_first().ok_or_else(|| Error::invalid("nothing was added to what is linked"))?;

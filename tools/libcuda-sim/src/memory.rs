@@ -1,4 +1,4 @@
-//! Memory of GPUs: allocations.
+//! Allocation of device memory.
 
 use sim_device::{Call, Code, Context, Error, Problem, Result};
 
@@ -8,7 +8,7 @@ use crate::host_memory::free_managed;
 use crate::pools;
 use crate::types::{DevicePointer, Out};
 
-/// Bytes between the rows of `cuMemAllocPitch`.
+/// Row pitch granularity of `cuMemAllocPitch`, bytes.
 const PITCH: usize = 512;
 
 fn allocate(result: Out<DevicePointer>, bytes: usize, owner: &str) -> Result<()> {
@@ -32,7 +32,7 @@ pub fn free(address: DevicePointer, call: Call) -> Result<()> {
             Ok(())
         }
         None if free_managed(address)? => Ok(()),
-        // Memory of the host, or managed memory that is gone: it says which.
+        // Host memory, or freed managed memory: its error says which.
         None if context.knows(address) => context.free(address, call),
         None => {
             Err(Error::invalid(format!("{address:#x} cannot be freed: it is no device memory"))
@@ -81,7 +81,7 @@ driver_api! {
     }
 }
 
-/// The context of an address of device memory that is allocated.
+/// The context that owns the allocated device memory at an address.
 pub fn owner(address: DevicePointer) -> Option<std::sync::Arc<Context>> {
     machine().ok()?.context_at(address)
 }

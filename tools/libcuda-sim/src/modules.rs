@@ -23,7 +23,7 @@ fn load(result: Out<Handle>, image: ImageData, file: Option<&str>, options: JitO
 pub fn read_file(path: &str) -> Result<Vec<u8>> {
     let mut bytes =
         std::fs::read(path).map_err(|error| Error::new(Code::FILE_NOT_FOUND, format!("{path}: {error}")))?;
-    // The data of a module ends in NUL; what no PTX begins with is longer than this.
+    // Image data ends in NULs, which are added below: a fat binary that is cut off must not read past them.
     if let Some(header) = bytes.first_chunk().filter(|header| header.starts_with(&fat_binary::MAGIC.to_le_bytes()))
         && fat_binary::size(header)? > bytes.len()
     {
@@ -33,7 +33,7 @@ pub fn read_file(path: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A function, or a kernel as the function that it is in the current context.
+/// A function, or a kernel's function in the current context.
 pub fn function(of: Handle) -> Result<Arc<Function>> {
     machine()?;
     if let Some(function) = find::<Function>(of) {
@@ -62,7 +62,7 @@ pub fn attribute(function: &Function, number: u32) -> Result<i32> {
         5 => small(function.ptx_version().into()),
         6 => small(machine.config().architecture.number.into()),
         8 => small(function.max_dynamic_shared_bytes().into()),
-        // Caching, carve-out (the driver's choice), what is allowed and hints about clusters.
+        // Cache preference, carve-out (the driver's choice), permissions and hints about clusters.
         9 => -1,
         10 => function.needs_cluster().into(),
         11..=13 => small(function.required_cluster().map_or(0, |cluster| cluster[number as usize - 11]).into()),
@@ -71,7 +71,7 @@ pub fn attribute(function: &Function, number: u32) -> Result<i32> {
     })
 }
 
-/// Sets a `CUfunction_attribute`; `allow` takes the dynamic shared memory.
+/// Sets a `CUfunction_attribute`; `allow` sets the maximum dynamic shared memory.
 pub fn set_attribute(number: u32, value: i32, allow: impl FnOnce(u32) -> Result<()>) -> Result<()> {
     match number {
         8 => allow(u32::try_from(value).map_err(|_| Error::invalid(format!("{value} bytes of shared memory")))?),
@@ -87,13 +87,13 @@ pub fn set_attribute(number: u32, value: i32, allow: impl FnOnce(u32) -> Result<
 
 pub fn parameter(parameters: &[Parameter], index: usize, offset: Out<usize>, bytes: Out<usize>) -> Result<()> {
     offset.require()?;
-    // Programs ask for one more than there are.
+    // Programs ask for one parameter too many to find the end.
     let parameter = parameters.get(index).ok_or(Code::INVALID_VALUE)?;
     bytes.set_if_wanted(parameter.bytes as usize);
     offset.set(parameter.offset as usize)
 }
 
-/// A text that stays where it is, as callers of `cuFuncGetName` may keep it.
+/// Text that stays at its address, since callers may keep the result of `cuFuncGetName`.
 pub fn lasting(text: &str) -> *const c_char {
     static TEXTS: Mutex<Option<HashMap<String, CString>>> = Mutex::new(None);
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,7 +118,7 @@ pub fn global(module: &Module, address: Out<DevicePointer>, bytes: Out<usize>, n
     Ok(())
 }
 
-/// Forgets the handles of a module that is unloaded, and of its functions.
+/// Drops the handles of an unloaded module and of its functions.
 pub fn forget_module(gone: &Module) {
     driver::forget(|object, _| {
         object.downcast_ref::<Function>().is_some_and(|function| gone.owns(function))
@@ -155,7 +155,7 @@ driver_api! {
 
     fn cuModuleGetLoadingMode(mode: Out<u32>) {
         machine()?;
-        // CU_MODULE_LAZY_LOADING: instructions are looked at when a function is launched.
+        // CU_MODULE_LAZY_LOADING: code is loaded when a function is first launched.
         mode.set(2)
     }
 

@@ -1,7 +1,7 @@
-//! nvJitLink, which numba and cuda.core link with: PTX that is added is handed back as one PTX in place of a cubin.
+//! nvJitLink, the linker of numba and cuda.core: all added PTX is returned as one PTX text instead of a cubin.
 //!
-//! The functions take and return what `nvJitLink.h` of CUDA 13 says. It gives each of them a name for every version of CUDA, which
-//! programs in C and C++ link to, and one without for those that look names up.
+//! The functions match `nvJitLink.h` of CUDA 13. The header gives each function a name per CUDA version, to which C and C++
+//! programs link; the plain name is for programs that look names up.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,10 +13,10 @@ use crate::links::{Input, Link};
 use crate::modules::read_file;
 use crate::types::{Handle, Host, In, Out, Text};
 
-/// The last version of CUDA whose nvJitLink is not asked to link LTO IR: packages give PTX to it, or to the driver.
+/// The last CUDA version whose nvJitLink packages do not ask to link LTO IR: they pass PTX to it, or to the driver.
 const VERSION: (u32, u32) = (12, 2);
 
-/// What is linked, and the errors there were.
+/// A link and its errors.
 #[derive(Default)]
 struct JitLink {
     link: Link,
@@ -36,7 +36,7 @@ impl JitLink {
     }
 }
 
-/// What an `nvJitLinkInputType` says.
+/// Kind of input of an `nvJitLinkInputType`.
 fn input(kind: u32) -> Input {
     match kind {
         2 => Input::Ptx,
@@ -48,7 +48,7 @@ fn input(kind: u32) -> Input {
     }
 }
 
-/// The `nvJitLinkResult` for a code of the driver.
+/// The `nvJitLinkResult` of a driver code.
 fn result(code: u32) -> u32 {
     const CODES: [(Code, u32); 4] =
         [(Code::SUCCESS, 0), (Code::INVALID_PTX, 4), (Code::UNKNOWN, 6), (Code::NO_BINARY_FOR_GPU, 8)];
@@ -74,7 +74,7 @@ fn set_text(place: Host, text: &str) -> Result<()> {
     set_bytes(place, format!("{text}\0").as_bytes())
 }
 
-/// Defines the functions, each by its plain name and by those of versions of CUDA.
+/// Defines the functions, each under its plain name and its versioned names.
 macro_rules! nvjitlink_api {
     ($(fn $name:ident $arguments:tt $body:block)*) => {$(
         nvjitlink_function! { $name $arguments $body
@@ -106,7 +106,7 @@ macro_rules! nvjitlink_version {
         const _: () = {
             #[unsafe(export_name = concat!("__", stringify!($name), $version))]
             unsafe extern "C" fn versioned($($argument: $type),*) -> u32 {
-                // SAFETY: the caller promises what it promises to the function without a version.
+                // SAFETY: the caller's promises are those of the function without a version.
                 unsafe { $name($($argument),*) }
             }
         };

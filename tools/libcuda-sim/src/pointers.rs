@@ -1,4 +1,4 @@
-//! What is known of a pointer.
+//! Attributes of pointers.
 
 use sim_device::{Allocation, Code, Context, Error, HostKind, HostRange, Result};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::driver::{context_handle, current, machine};
 use crate::memory::owner;
 use crate::types::{DevicePointer, Handle, In, Out};
 
-/// What an address is.
+/// Kind of memory at an address.
 enum Pointee {
     Device(Arc<Context>, Allocation),
     Host(HostRange),
@@ -24,7 +24,7 @@ fn pointee(address: u64) -> Result<Pointee> {
     Ok(machine()?.host_range(address).map_or(Pointee::Unknown, Pointee::Host))
 }
 
-/// The value of a `CUpointer_attribute`, with its size in bytes; `None` where the pointer has none.
+/// The value of a `CUpointer_attribute` and its size in bytes; `None` if the pointer lacks it.
 fn attribute(pointee: &Pointee, number: u32, address: u64) -> Result<(usize, Option<u64>)> {
     let (device, start, bytes) = match pointee {
         Pointee::Device(context, allocation) => (Some((context, allocation)), allocation.address, allocation.bytes),
@@ -41,7 +41,7 @@ fn attribute(pointee: &Pointee, number: u32, address: u64) -> Result<(usize, Opt
         // Context; memory type, 1 for the host's and 2 for a device's.
         1 => (8, device.map(|(context, _)| context_handle(context).0 as u64).or(known(0))),
         2 => (4, known(if device.is_some() || managed_by.is_some() { 2 } else { 1 })),
-        // The pointer as the device and as the host sees it.
+        // The pointer for the device and for the host.
         3 => (8, known(address)),
         4 => (8, known(address).filter(|_| device.is_none())),
         // Whether copies synchronise; buffer; managed; GPU.
@@ -54,7 +54,7 @@ fn attribute(pointee: &Pointee, number: u32, address: u64) -> Result<(usize, Opt
         11 => (8, known(start)),
         12 => (8, known(bytes)),
         14 => (8, known(0)),
-        // Reading and writing are possible; pool; mapping.
+        // Readable and writable; pool; mapping.
         16 => (4, known(3)),
         17 => (8, known(0)),
         18 => (8, known(bytes)),
@@ -80,7 +80,7 @@ driver_api! {
         machine()?;
         place.require()?;
         let (bytes, value) = attribute(&pointee(address)?, number, address)?;
-        // Programs ask whether a pointer is the host's: no message.
+        // Programs probe whether a pointer is a host pointer: no message.
         write(place, bytes, value.ok_or(Code::INVALID_VALUE)?)
     }
 
@@ -90,7 +90,7 @@ driver_api! {
         for index in 0..count as usize {
             let number = numbers.at(index)?;
             let (bytes, value) = attribute(&pointee, number, address)?;
-            // The GPU of an unknown pointer is CU_DEVICE_INVALID.
+            // An unknown pointer has GPU CU_DEVICE_INVALID.
             let none = if number == 9 { (-2_i32) as u32 as u64 } else { 0 };
             write(places.at(index)?, bytes, value.unwrap_or(none))?;
         }

@@ -1,4 +1,4 @@
-//! Memory pools, and memory that is allocated in the order of a stream.
+//! Memory pools and stream-ordered allocation.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,10 @@ use crate::driver::{self, find, handle, machine};
 use crate::memory::free;
 use crate::types::{DevicePointer, Handle, Host, In, Out};
 
-/// Handles of the pools of the GPUs.
+/// Handles of the GPUs' pools.
 const FIRST_DEFAULT: usize = 0x50_0000_0000;
 
-/// What the program set, and what is in use.
+/// Settings and usage of a pool.
 #[derive(Default)]
 struct Pool {
     gpu: u32,
@@ -29,7 +29,7 @@ struct Counts {
     most_used: u64,
 }
 
-/// The pools that memory comes from, and its bytes, by address.
+/// Pool and size of stream-ordered allocations, by address.
 type Allocations = HashMap<u64, (Arc<Pool>, u64)>;
 
 fn allocations<T>(action: impl FnOnce(&mut Allocations) -> T) -> T {
@@ -37,7 +37,7 @@ fn allocations<T>(action: impl FnOnce(&mut Allocations) -> T) -> T {
     action(ALL.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
 }
 
-/// `CUmemPoolProps`, as far as it is read.
+/// `CUmemPoolProps`, up to the last field read.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Properties {
@@ -47,14 +47,14 @@ struct Properties {
     location: i32,
 }
 
-/// The default pool of each GPU.
+/// Default pool of each GPU.
 fn default_pool(gpu: u32) -> Arc<Pool> {
     static ALL: Mutex<Option<HashMap<u32, Arc<Pool>>>> = Mutex::new(None);
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     all.get_or_insert_default().entry(gpu).or_insert_with(|| Arc::new(Pool { gpu, ..Pool::default() })).clone()
 }
 
-/// The pools that the program chose for GPUs (`cuDeviceSetMemPool`).
+/// Pools that the program selected for GPUs (`cuDeviceSetMemPool`).
 fn chosen<T>(action: impl FnOnce(&mut HashMap<u32, Handle>) -> T) -> T {
     static ALL: Mutex<Option<HashMap<u32, Handle>>> = Mutex::new(None);
     action(ALL.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
@@ -73,7 +73,7 @@ fn pool(handle: Handle) -> Result<Arc<Pool>> {
     }
 }
 
-/// The pool that a GPU takes memory from unless told otherwise.
+/// The current pool of a GPU.
 fn current_pool(gpu: u32) -> Handle {
     chosen(|all| all.get(&gpu).copied()).unwrap_or(default_handle(gpu))
 }
@@ -96,7 +96,7 @@ fn allocate(result: Out<DevicePointer>, bytes: usize, pool: &Arc<Pool>, stream: 
     result.set(address)
 }
 
-/// Memory was freed that may have come from a pool.
+/// Accounts for freed memory that may have come from a pool.
 pub fn forget(address: DevicePointer) {
     if let Some((pool, bytes)) = allocations(|all| all.remove(&address)) {
         let mut counts = pool.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,7 +198,7 @@ driver_api! {
             4 => {
                 counts.set.insert(attribute, place.get()?);
             }
-            // The most that was reserved or used can be set back to what is.
+            // High-water marks can be reset to the current value.
             6 | 8 if place.get()? == 0 => counts.most_used = counts.used,
             _ => return Err(Error::invalid(format!("{attribute} is no attribute of a pool that can be set so"))),
         }
@@ -208,7 +208,7 @@ driver_api! {
     fn cuMemPoolGetAttribute(handle: Handle, attribute: u32, value: Out<u64>) {
         let pool = pool(handle)?;
         let counts = pool.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Memory that was freed is not kept.
+        // Freed memory is never kept.
         match attribute {
             1..=3 => set_u32(value, counts.set.get(&attribute).copied().unwrap_or(1)),
             4 => value.set(counts.set.get(&attribute).copied().unwrap_or(0)),

@@ -1,4 +1,4 @@
-//! `cuGetProcAddress`: names to addresses.
+//! `cuGetProcAddress`: lookup of functions by name.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -10,14 +10,14 @@ use crate::border::{Address, driver_api};
 use crate::driver;
 use crate::types::{In, Out, Text};
 
-/// A symbol, the name that programs ask for it by, and the CUDA version that brought it.
+/// A symbol, the name under which programs look it up, and the CUDA version that introduced it.
 struct Symbol {
     symbol: &'static str,
     base: &'static str,
     version: i32,
 }
 
-/// Every symbol whose version is known, one a line: symbol, base name, version.
+/// Every symbol of known version, one per line: symbol, base name, version.
 static SYMBOLS: LazyLock<Vec<Symbol>> = LazyLock::new(|| {
     let lines = include_str!("symbols.txt").lines().filter(|line| !line.starts_with('#'));
     let symbols = lines.filter_map(|line| {
@@ -35,23 +35,23 @@ const FOUND: u32 = 0;
 const NO_SUCH_SYMBOL: u32 = 1;
 const NEEDS_NEWER: u32 = 2;
 
-/// What is said to a program that has the CUDA runtime of NVIDIA in it.
+/// Message to programs that contain NVIDIA's CUDA runtime.
 const STATIC_RUNTIME: &str = "the program has NVIDIA's own CUDA runtime in it, as nvcc links it unless told otherwise: it calls the driver \
                               by interfaces that are not public; calls that go by it fail; link the program with -cudart shared, and run it by ptx-sim run";
 
-/// The CUDA version that brought a function, where it is known.
+/// The CUDA version that introduced a function, if known.
 pub fn since(symbol: &str) -> Option<i32> {
     SYMBOLS.iter().find(|known| known.symbol == symbol).map(|known| known.version)
 }
 
-/// The address of an exported function.
+/// Address of an exported function.
 fn address(symbol: &str) -> Option<*const ()> {
     let all = crate::functions().flat_map(|functions| functions.iter());
     all.into_iter().find(|(name, _)| *name == symbol).map(|(_, Address(address))| *address)
 }
 
-/// What a driver of this version gives a program of `version` that asks for `name`: the newest function of that name that
-/// the program knows, or the reason why there is none.
+/// The function `name` for a program of CUDA `version` on a driver of this version: the newest function of that name that the
+/// program knows, or the reason why there is none.
 fn resolve(name: &str, version: i32, per_thread: bool) -> Result<*const (), u32> {
     let newest_known = driver::version() as i32;
     let named = SYMBOLS.iter().filter(|symbol| symbol.base == name);
@@ -60,7 +60,7 @@ fn resolve(name: &str, version: i32, per_thread: bool) -> Result<*const (), u32>
     let symbol = match newest {
         Some(newest) => newest.symbol,
         None if named.clone().any(|symbol| symbol.version <= newest_known) => return Err(NEEDS_NEWER),
-        // A name with a version of its own stands for itself.
+        // A name with a version suffix is taken literally.
         None => name,
     };
     let twins = ["_ptsz", "_ptds"].map(|suffix| format!("{symbol}{suffix}"));
@@ -81,7 +81,7 @@ fn get(name: Text, result: Out<*mut c_void>, version: i32, flags: u64, status: O
         }
         Err(reason) => {
             status.set_if_wanted(reason);
-            // The newer form of the function says in the status what is the matter.
+            // The newer form of the function returns the reason in its status.
             if status.is_wanted() { Ok(()) } else { Err(Code::NOT_FOUND.into()) }
         }
     }
@@ -102,7 +102,7 @@ driver_api! {
 
     fn cuGetExportTable(result: Out<*const c_void>, _identifier: In<[u8; 16]>) {
         result.set(ptr::null())?;
-        // What the CUDA runtime asks for: tables that NVIDIA has not described.
+        // The CUDA runtime requests tables that NVIDIA does not document.
         static TOLD: Once = Once::new();
         TOLD.call_once(|| driver::problem(Problem::PrivateInterface, STATIC_RUNTIME));
         Err(Code::NOT_FOUND.into())

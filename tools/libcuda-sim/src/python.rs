@@ -1,4 +1,4 @@
-//! Where in a program in Python a function of the driver was called from, where Python is what calls it.
+//! Source locations of driver calls in Python programs.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -6,20 +6,20 @@ use std::sync::OnceLock;
 /// A Python object.
 type Object = *mut c_void;
 
-/// Frames that are looked at.
+/// Maximum frames inspected.
 const FRAMES: usize = 200;
 
-/// Parts of paths that Python's own files and installed packages have.
+/// Path fragments of Python's own files and of installed packages.
 const OF_PACKAGES: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/python3"];
 
 unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Declares what is used of Python's C interface, and looks it up in the process.
+/// Declares the used part of Python's C API, and looks it up in the process.
 macro_rules! python_api {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?),* $(,)?) => {
-        /// What is used of Python's C interface.
+        /// The used part of Python's C API.
         #[derive(Clone, Copy)]
         #[allow(non_snake_case)]
         struct Python {
@@ -27,14 +27,14 @@ macro_rules! python_api {
         }
 
         impl Python {
-            /// That of the Python in this process, if there is one.
+            /// The API of the Python in this process, if any.
             fn look_up() -> Option<Self> {
                 Some(Self {$(
                     $name: {
                         let name = concat!(stringify!($name), "\0").as_ptr().cast();
-                        // SAFETY: a null pointer asks all libraries of the process for a name that ends in NUL.
+                        // SAFETY: a null pointer searches all libraries of the process; the name ends in NUL.
                         let address = unsafe { dlsym(std::ptr::null_mut(), name) };
-                        // SAFETY: a library that exports this name is Python, whose documentation declares it so.
+                        // SAFETY: a library that exports this name is Python, whose documentation has this signature.
                         unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn($($argument),*) $(-> $result)?>>(address) }?
                     },
                 )*})
@@ -60,30 +60,30 @@ python_api! {
     Py_DecRef: fn(Object),
 }
 
-/// Function, file and line of the innermost frame that is the program's own; `None` on threads where no Python runs.
+/// Function, file and line of the innermost frame of the program itself; `None` on threads without Python frames.
 ///
-/// Takes Python's global lock: no lock of ours may be held.
+/// Takes the GIL: the caller must hold no lock of ours.
 pub fn line() -> Option<String> {
     static PYTHON: OnceLock<Option<Python>> = OnceLock::new();
     let python = (*PYTHON.get_or_init(Python::look_up))?;
-    // SAFETY: both may be called at any time, on any thread.
+    // SAFETY: both may be called at any time on any thread.
     if unsafe { (python.Py_IsInitialized)() == 0 || (python.PyGILState_GetThisThreadState)().is_null() } {
         return None;
     }
-    // SAFETY: Python runs, and the thread is one of its own.
+    // SAFETY: Python is running and this thread belongs to it.
     let state = unsafe { (python.PyGILState_Ensure)() };
     let line = python.own_line();
-    // SAFETY: what `PyGILState_Ensure` returned, on the same thread.
+    // SAFETY: the value that `PyGILState_Ensure` returned on this thread.
     unsafe { (python.PyGILState_Release)(state) };
     line
 }
 
 impl Python {
-    /// As [`line()`]; the thread has the global lock.
+    /// As [`line()`]; the thread holds the GIL.
     fn own_line(&self) -> Option<String> {
-        // SAFETY: the thread has the global lock, as for all calls below; the frame is borrowed and gets an owner here.
+        // SAFETY: the thread holds the GIL for all calls below; the frame is a borrowed reference and is owned from here on.
         let mut frame = unsafe {
-            // With an error that is pending, nothing may be asked.
+            // No API call is allowed while an exception is pending.
             if !(self.PyErr_Occurred)().is_null() {
                 return None;
             }
@@ -97,21 +97,21 @@ impl Python {
                 break;
             }
             found = self.describe(frame);
-            // SAFETY: the frame is owned here, and so is the one behind it.
+            // SAFETY: this frame and the next one are owned references.
             frame = unsafe {
                 let back = (self.PyFrame_GetBack)(frame);
                 (self.Py_DecRef)(frame);
                 back
             };
         }
-        // SAFETY: the frame is owned here, or null.
+        // SAFETY: the frame is an owned reference or null.
         unsafe { (self.Py_DecRef)(frame) };
         found
     }
 
-    /// Function, file and line of a frame, unless it is a package's.
+    /// Function, file and line of a frame, unless it belongs to a package.
     fn describe(&self, frame: Object) -> Option<String> {
-        // SAFETY: the frame is alive; the code is owned here.
+        // SAFETY: the frame is alive; the code object is an owned reference.
         let (code, line) = unsafe { ((self.PyFrame_GetCode)(frame), (self.PyFrame_GetLineNumber)(frame)) };
         let texts = (self.text(code, c"co_filename"), self.text(code, c"co_name"));
         // SAFETY: as above.
@@ -122,7 +122,7 @@ impl Python {
     }
 
     fn text(&self, object: Object, attribute: &CStr) -> Option<String> {
-        // SAFETY: the object is alive; the value is owned here, and its text lives as long as it does.
+        // SAFETY: the object is alive; the value is an owned reference, and its text lives as long.
         unsafe {
             let value = (self.PyObject_GetAttrString)(object, attribute.as_ptr());
             let text = if value.is_null() { std::ptr::null() } else { (self.PyUnicode_AsUTF8)(value) };

@@ -1,4 +1,4 @@
-//! Streams, captures, events.
+//! Streams, captures and events.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const INTERPROCESS: u32 = 4;
 const EXTERNAL: u32 = 1;
 
 thread_local! {
-    /// What `cuStreamGetCaptureInfo` last pointed this thread to.
+    /// The dependencies to which `cuStreamGetCaptureInfo` last pointed this thread.
     static DEPENDENCIES: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -138,7 +138,7 @@ driver_api! {
         let event = lookup::<Event>(event, "event")?;
         match flags {
             0 => stream.wait(&event),
-            // Everything that an event may stand for is done, and a wait for it needs no node.
+            // Recorded work is complete, so that a wait for it needs no node.
             EXTERNAL => stream.submit(sim_device::Operation::Empty),
             _ => Err(Error::invalid(format!("the flags are {flags:#x}"))),
         }
@@ -168,7 +168,7 @@ driver_api! {
 
     fn cuStreamGetId(stream: Handle, id: Out<u64>) per_thread cuStreamGetId_ptsz(stream) {
         let stream = driver::stream(stream)?;
-        // The legacy stream of a context is one stream, however often it is asked for.
+        // The legacy stream of a context is a single stream.
         id.set(if stream.kind() == StreamKind::Legacy { 1 << 32 | stream.context().id() } else { stream.id() })
     }
 

@@ -6,15 +6,15 @@ use sim_device::{Error, Result};
 use crate::border::driver_api;
 use crate::types::{DevicePointer, In, Out};
 
-/// Number of `CUtensorMapDataType`s, `CUtensorMapInterleave`s, `CUtensorMapSwizzle`s, `CUtensorMapL2promotion`s and
-/// `CUtensorMapFloatOOBfill`s.
+/// Numbers of values of `CUtensorMapDataType`, `CUtensorMapInterleave`, `CUtensorMapSwizzle`, `CUtensorMapL2promotion` and
+/// `CUtensorMapFloatOOBfill`.
 const NUMBERS: [(&str, u32); 5] =
     [("element type", 16), ("interleave", 3), ("swizzle", 7), ("L2 promotion", 4), ("fill", 2)];
 
-/// Bytes of a tensor map, which starts at a multiple of 64.
+/// Size of a tensor map, bytes; its alignment is 64.
 type MapBytes = [u8; TENSOR_MAP_BYTES];
 
-/// One of `values`, by number; `what` it is for messages.
+/// The value of `values` with a number; `what` names it in messages.
 fn pick<T: Copy>(values: &[T], number: u32, what: &str) -> Result<T> {
     let value = values.get(number as usize).copied();
     value.ok_or_else(|| Error::unsupported(format!("{what} {number} is not simulated")))
@@ -55,7 +55,7 @@ driver_api! {
             return Err(Error::unsupported("tensor maps that fill with NaN are not simulated"));
         }
         let map = TensorMap {
-            // The types beyond flush subnormals, round to TF32, or have fewer than 8 bits.
+            // The remaining types flush subnormals, round to TF32, or have fewer than 8 bits.
             element: pick(&TensorElement::ALL, element, "element type")?,
             address,
             sizes: sizes.all(rank)?,

@@ -11,7 +11,7 @@ use crate::border::driver_api;
 use crate::driver::current;
 use crate::types::{Handle, In, Out};
 
-/// `CUtexObject`, `CUsurfObject`: what kernels are given.
+/// `CUtexObject`, `CUsurfObject`: the values that kernels receive.
 type Object = u64;
 
 /// `CU_RESOURCE_TYPE_ARRAY`, `_MIPMAPPED_ARRAY`, `_LINEAR`, `_PITCH2D`.
@@ -20,7 +20,7 @@ const MIPMAPPED: u32 = 1;
 const LINEAR: u32 = 2;
 const PITCHED: u32 = 3;
 
-/// `CU_TRSF_READ_AS_INTEGER`, `_NORMALIZED_COORDINATES`, `_SRGB`; trilinear optimisation and seamless cubemaps change nothing here.
+/// `CU_TRSF_READ_AS_INTEGER`, `_NORMALIZED_COORDINATES`, `_SRGB`; trilinear optimisation and seamless cubemaps have no effect here.
 const READ_AS_INTEGER: u32 = 1;
 const NORMALIZED_COORDINATES: u32 = 2;
 const SRGB: u32 = 0x10;
@@ -31,7 +31,7 @@ const WITHOUT_EFFECT: u32 = 0x60;
 #[derive(Clone, Copy)]
 struct ResourceDescriptor {
     kind: u32,
-    /// Handle of an array; or address, format and number of channels, and sizes.
+    /// Handle of an array; or address, format, number of channels, and sizes.
     words: [u64; 16],
     flags: u32,
 }
@@ -97,7 +97,7 @@ impl TextureDescriptor {
     }
 }
 
-/// What objects were made of, for programs that ask.
+/// Descriptors of live objects, for queries.
 #[derive(Clone, Copy)]
 enum Known {
     Texture(ResourceDescriptor, TextureDescriptor),
@@ -110,7 +110,7 @@ fn remember(object: Object, known: Known) {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(object, known);
 }
 
-/// What an object of the current context was made of.
+/// The descriptor of an object of the current context.
 fn known(object: Object) -> Result<Known> {
     let is_live = current()?.has_object(object);
     let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
-//! The types of the interface: pointers that know what the caller promised about them.
+//! Types of the C interface: pointers that carry the caller's promises.
 //!
-//! Values of these types come from C callers only. What the interface says of its pointers, that they are null or point to as
-//! many values as the function says for as long as it says, is what makes the accesses here sound; null is an error.
+//! Values of these types come from C callers only. The API documents each pointer: null, or valid for a number of values and a
+//! time. Accesses here are sound because callers keep to that; null is an error.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -12,26 +12,26 @@ use crate::driver;
 /// A `CUdeviceptr`.
 pub type DevicePointer = u64;
 
-/// A handle (`CUcontext`, `CUstream` …): a number to be looked up, never followed.
+/// A handle (`CUcontext`, `CUstream` …): a number that is looked up, never dereferenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Handle(pub usize);
 
 impl Handle {
-    /// No handle; as a stream, the default one.
+    /// The null handle; as a stream, the default stream.
     pub const NULL: Handle = Handle(0);
     /// `CU_STREAM_LEGACY`.
     pub const LEGACY: Handle = Handle(1);
     /// `CU_STREAM_PER_THREAD`.
     pub const PER_THREAD: Handle = Handle(2);
 
-    /// The stream that a function for per-thread default streams means.
+    /// The stream that this handle means for functions with per-thread default streams.
     pub fn per_thread(self) -> Handle {
         if self == Self::NULL { Self::PER_THREAD } else { self }
     }
 }
 
-/// Where a result goes.
+/// Pointer to a result.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
@@ -44,7 +44,7 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
-    /// An ignored result.
+    /// A null result pointer: the result is not wanted.
     pub fn nowhere() -> Self {
         Self(std::ptr::null_mut())
     }
@@ -54,12 +54,12 @@ impl<T> Out<T> {
         !self.0.is_null()
     }
 
-    /// Requires a place for the result.
+    /// Requires a non-null pointer.
     pub fn require(self) -> Result<()> {
         if self.0.is_null() { Err(Error::invalid("a pointer to a result is null")) } else { Ok(()) }
     }
 
-    /// Whether the place is a multiple of `bytes`.
+    /// Whether the pointer is aligned to `bytes`.
     pub fn is_aligned(self, bytes: usize) -> bool {
         (self.0 as usize).is_multiple_of(bytes)
     }
@@ -67,12 +67,12 @@ impl<T> Out<T> {
     /// Writes the result.
     pub fn set(self, value: T) -> Result<()> {
         self.require()?;
-        // SAFETY: not null, so that the caller points to room for a value.
+        // SAFETY: not null, so the caller provides room for a value.
         unsafe { self.0.write_unaligned(value) };
         Ok(())
     }
 
-    /// Writes the result where it is wanted.
+    /// Writes the result unless the pointer is null.
     pub fn set_if_wanted(self, value: T) {
         if !self.0.is_null() {
             // SAFETY: as above.
@@ -80,18 +80,18 @@ impl<T> Out<T> {
         }
     }
 
-    /// Writes `values` one behind the other; the caller said that there is room for as many.
+    /// Writes `values` one after another; the caller promised room for them.
     pub fn set_all(self, values: impl Iterator<Item = T>) -> Result<()> {
         self.require()?;
         values.enumerate().try_for_each(|(index, value)| self.element(index).set(value))
     }
 
-    /// The place of the value at `index`.
+    /// Pointer to the value at `index`.
     pub fn element(self, index: usize) -> Self {
         Self(self.0.wrapping_add(index))
     }
 
-    /// The same place, for a value that is not larger.
+    /// The same pointer for a type that is not larger.
     pub fn narrow<U>(self) -> Out<U> {
         const { assert!(size_of::<U>() <= size_of::<T>()) };
         Out(self.0.cast())
@@ -99,18 +99,18 @@ impl<T> Out<T> {
 }
 
 impl<T: Copy> Out<T> {
-    /// What is there.
+    /// The current value.
     pub fn get(self) -> Result<T> {
         In(self.0.cast_const()).get()
     }
 
-    /// The value at `index`; the caller said that there are more.
+    /// The current value at `index`; the caller promised that many.
     pub fn at(self, index: usize) -> Result<T> {
         In(self.0.cast_const()).at(index)
     }
 }
 
-/// Where an argument is.
+/// Pointer to an argument.
 #[repr(transparent)]
 pub struct In<T>(*const T);
 
@@ -123,17 +123,17 @@ impl<T> Clone for In<T> {
 impl<T> Copy for In<T> {}
 
 impl<T: Copy> In<T> {
-    /// No argument.
+    /// A null argument pointer.
     pub fn nowhere() -> Self {
         Self(std::ptr::null())
     }
 
-    /// An argument whose address another argument says.
+    /// An argument at an address that another argument holds.
     pub fn at_address(address: usize) -> Self {
         Self(address as *const T)
     }
 
-    /// Whether there is none.
+    /// Whether it is null.
     pub fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -143,12 +143,12 @@ impl<T: Copy> In<T> {
         self.at(0)
     }
 
-    /// The argument at `index`; the caller said that there are more.
+    /// The argument at `index`; the caller promised that many.
     pub fn at(self, index: usize) -> Result<T> {
         if self.0.is_null() {
             return Err(Error::invalid("a pointer to an argument is null"));
         }
-        // SAFETY: not null, so that the caller points to so many values.
+        // SAFETY: not null, so the caller provides that many values.
         Ok(unsafe { self.0.add(index).read_unaligned() })
     }
 
@@ -158,7 +158,7 @@ impl<T: Copy> In<T> {
     }
 }
 
-/// Text that ends in NUL.
+/// NUL-terminated text.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Text(*const c_char);
@@ -169,7 +169,7 @@ impl Text {
         if self.0.is_null() {
             return Err(Error::invalid("a text is null"));
         }
-        // SAFETY: not null, so that the caller points to a text that ends in NUL.
+        // SAFETY: not null, so the caller provides a text that ends in NUL.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned())
     }
 }
@@ -179,7 +179,7 @@ impl Text {
 #[repr(transparent)]
 pub struct Host(pub *mut c_void);
 
-// SAFETY: an address may be told to other threads; the caller promised that the memory may be used until the copy is done.
+// SAFETY: an address may be sent to other threads; the caller promised valid memory until the copy is complete.
 unsafe impl Send for Host {}
 // SAFETY: as above.
 unsafe impl Sync for Host {}
@@ -190,7 +190,7 @@ impl Host {
         self.0 as u64
     }
 
-    /// Requires that it is not null where `bytes` are to be copied.
+    /// Requires a non-null pointer if `bytes` is not 0.
     pub fn require(self, bytes: u64) -> Result<()> {
         match self.0.is_null() && bytes > 0 {
             true => Err(Error::invalid("the pointer to host memory is null")),
@@ -206,7 +206,7 @@ impl Host {
         Ok(data)
     }
 
-    /// Writes `text` and a NUL to `bytes` bytes, cut to what fits; returns the bytes of the text that were written.
+    /// Writes `text` and a NUL into `bytes` bytes, truncated to fit; returns the number of bytes of the text written.
     pub fn set_text(self, text: &str, bytes: usize) -> usize {
         let Some(room) = bytes.checked_sub(1).filter(|_| !self.0.is_null()) else { return 0 };
         let text = &text.as_bytes()[..text.len().min(room)];
@@ -226,7 +226,7 @@ impl HostMemory for Host {
     }
 
     fn read(&self, offset: u64, data: &mut [u8]) {
-        // SAFETY: the caller points to as many bytes as it said are to be copied; `data` is memory of ours.
+        // SAFETY: the caller provides the number of bytes that it asked to copy; `data` is our own memory.
         unsafe { std::ptr::copy(self.0.cast::<u8>().add(offset as usize), data.as_mut_ptr(), data.len()) };
     }
 
@@ -236,22 +236,22 @@ impl HostMemory for Host {
     }
 }
 
-/// What the fat binary of a program begins with: a pointer to it follows.
+/// First word of the wrapper of a fat binary in a program; a pointer to the fat binary follows.
 const WRAPPER: u32 = 0x4662_43b1;
 
-/// PTX, or something else, that a module is to be made from.
+/// Image from which a module is loaded: PTX or another format.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct ImageData(*const u8);
 
 impl ImageData {
-    /// Data of ours, which ends in NUL.
+    /// Our own data, which ends in NUL.
     pub fn of(data: &[u8]) -> Self {
         debug_assert!(data.ends_with(&[0]));
         Self(data.as_ptr())
     }
 
-    /// The PTX; of a fat binary, the one for the GPUs there are.
+    /// The PTX of the image; for a fat binary, the PTX for the simulated GPUs.
     pub fn ptx(self) -> Result<String> {
         if self.0.is_null() {
             return Err(Error::invalid("the image is null"));
@@ -262,7 +262,7 @@ impl ImageData {
             return Err(Error::new(Code::NO_BINARY_FOR_GPU, text).of(Problem::NotSimulated));
         }
         if self.begins_with(&WRAPPER.to_le_bytes()) {
-            // The pointer to the fat binary comes behind the magic number and a version.
+            // The pointer to the fat binary follows the magic number and a version.
             let inner = In::<usize>::at_address(self.0 as usize).at(1)?;
             return Self(inner as *const u8).fat_binary();
         }
@@ -272,9 +272,9 @@ impl ImageData {
         Text(self.0.cast()).get()
     }
 
-    /// Whether it begins with bytes of which none but the last is a NUL.
+    /// Whether it begins with these bytes, of which only the last may be NUL.
     fn begins_with(self, magic: &[u8]) -> bool {
-        // SAFETY: every image has a first byte, and goes on behind every one that is no NUL.
+        // SAFETY: every image has a first byte, and continues after every byte that is not NUL.
         magic.iter().enumerate().all(|(at, byte)| unsafe { *self.0.add(at) } == *byte)
     }
 
@@ -291,10 +291,10 @@ impl ImageData {
 pub struct HostFunction(Option<unsafe extern "C" fn(Host)>);
 
 impl HostFunction {
-    /// The function called with `data`.
+    /// Calls the function with `data`.
     pub fn with(self, data: Host) -> Result<impl Fn() + Send + Sync> {
         let function = self.0.ok_or_else(|| Error::invalid("the function is null"))?;
-        // SAFETY: the caller said that the function may be called with the data, from any thread.
+        // SAFETY: the caller allows calls of the function with the data from any thread.
         Ok(move || unsafe { function(data) })
     }
 }
@@ -305,9 +305,9 @@ impl HostFunction {
 pub struct SharedBytes(Option<unsafe extern "C" fn(i32) -> usize>);
 
 impl SharedBytes {
-    /// The dynamic shared memory of a block of `threads` threads, where there is a function that tells.
+    /// Dynamic shared memory of a block of `threads` threads; `None` without a function.
     pub fn of(self, threads: u32) -> Option<u64> {
-        // SAFETY: the caller said that the function may be called with a number of threads.
+        // SAFETY: the caller allows calls of the function with a number of threads.
         self.0.map(|function| unsafe { function(threads as i32) } as u64)
     }
 }

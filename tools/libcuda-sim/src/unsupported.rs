@@ -1,7 +1,7 @@
-//! The functions that are exported and not simulated: each returns `CUDA_ERROR_NOT_SUPPORTED`, and says so once.
+//! Exported functions that are not simulated: each returns `CUDA_ERROR_NOT_SUPPORTED` and reports that once.
 //!
-//! With those of the other files they are what `cuda.h` of CUDA 13.0 declares, with the versions that older programs ask for,
-//! and what cudarc declares up to CUDA 13.4.
+//! Together with the other files they cover `cuda.h` of CUDA 13.0, the older versions of its functions that programs request,
+//! and the declarations of cudarc up to CUDA 13.4.
 
 use crate::border::not_simulated;
 
