@@ -1,4 +1,4 @@
-//! CUDA arrays, copies to and from them, and memory in rows and slices.
+//! CUDA arrays, copies to and from them, and pitched memory.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -13,7 +13,7 @@ const DEVICE_TO_DEVICE: u32 = 3;
 /// `CU_MEMORYTYPE_ARRAY`.
 const ARRAY: u32 = 3;
 
-/// `cudaChannelFormatDesc`: bits of each channel, and what they are.
+/// `cudaChannelFormatDesc`: bits and kind of the channels.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelDescriptor {
@@ -21,7 +21,7 @@ pub struct ChannelDescriptor {
     kind: u32,
 }
 
-/// `cudaChannelFormatKind`, bits, and `CUarray_format`.
+/// `cudaChannelFormatKind`, bits, and the matching `CUarray_format`.
 const FORMATS: [(u32, i32, u32); 8] = [
     (1, 8, 0x01),
     (1, 16, 0x02),
@@ -38,7 +38,7 @@ const KINDS: u32 = 32;
 const NO_KIND: u32 = 3;
 
 impl ChannelDescriptor {
-    /// `CUarray_format`, and the number of channels.
+    /// The `CUarray_format` and number of channels.
     pub fn format(&self) -> Result<(u32, u32)> {
         let bits = self.bits[0];
         let channels = self.bits.iter().take_while(|own| **own == bits).count();
@@ -51,7 +51,7 @@ impl ChannelDescriptor {
         }
     }
 
-    /// Of a `CUarray_format` and a number of channels.
+    /// The descriptor of a `CUarray_format` and number of channels.
     pub fn of(format: u32, channels: u32) -> ChannelDescriptor {
         let known = FORMATS.iter().find(|(.., number)| *number == format);
         let (kind, width) = known.map_or((NO_KIND, 0), |(kind, width, _)| (*kind, *width));
@@ -64,7 +64,7 @@ impl ChannelDescriptor {
         self.bits.iter().sum::<i32>() as usize / 8
     }
 
-    /// The widest channel, bits, and whether they are numbers with a point.
+    /// Bits of the first channel, and whether channels are floating-point.
     pub fn channel(&self) -> (i32, bool) {
         (self.bits[0], self.kind == 2)
     }
@@ -99,7 +99,7 @@ pub struct CopyParameters {
     direction: u32,
 }
 
-/// An array, if it is not null, or memory.
+/// An array if the handle is not null, else memory.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct CopyEnd {
@@ -174,7 +174,7 @@ fn copy(source: End, destination: End, extent: Extent, stream: Option<Handle>) -
     }
 }
 
-/// What the driver knows of an array.
+/// The driver's descriptor of an array.
 fn description(array: Handle) -> Result<ArrayDescriptor> {
     enter()?;
     let mut found = ArrayDescriptor::default();
@@ -184,14 +184,14 @@ fn description(array: Handle) -> Result<ArrayDescriptor> {
 
 fn create(result: *mut Handle, channel: *const ChannelDescriptor, extent: Extent, flags: u32) -> Result<()> {
     enter()?;
-    // SAFETY: not null, so that the program points to a descriptor.
+    // SAFETY: not null, so the program provides a descriptor.
     let channel = unsafe { channel.as_ref() }.ok_or(Status::INVALID_VALUE)?;
     let (format, channels) = channel.format()?;
     let descriptor = ArrayDescriptor { extent, format, channels, flags };
     call!(cuArray3DCreate_v2(result, (&raw const descriptor).cast()))
 }
 
-/// The end of a copy, with what is counted in texels counted in bytes, and the bytes of a texel where it is an array.
+/// One end of a copy with texel counts converted to bytes, and the bytes per texel if it is an array.
 fn end(given: &CopyEnd, kind: u32) -> Result<(End, Option<usize>)> {
     match (given.array, given.memory.address.is_null()) {
         (0, false) => {
@@ -209,7 +209,7 @@ fn end(given: &CopyEnd, kind: u32) -> Result<(End, Option<usize>)> {
 }
 
 fn copy_3d(parameters: *const CopyParameters, stream: Option<Handle>) -> Result<()> {
-    // SAFETY: not null, so that the program points to parameters.
+    // SAFETY: not null, so the program provides parameters.
     let parameters = unsafe { parameters.as_ref() }.ok_or(Status::INVALID_VALUE)?;
     let CopyParameters { source, destination, extent, direction } = parameters;
     let (from, to) = memory_kinds(*direction)?;
@@ -218,19 +218,19 @@ fn copy_3d(parameters: *const CopyParameters, stream: Option<Handle>) -> Result<
     if of_source.zip(of_destination).is_some_and(|(one, other)| one != other) {
         return Err(Status::INVALID_VALUE);
     }
-    // Where there is an array, its texels are what the width counts.
+    // With an array, the width is in texels of it.
     let width = extent.width.saturating_mul(of_source.or(of_destination).unwrap_or(1));
     copy(source, destination, Extent { width, ..*extent }, stream)
 }
 
-/// The byte that a place in an array is if its rows follow each other.
+/// Byte offset of a position in an array whose rows are contiguous.
 fn offset(array: Handle, x: usize, y: usize) -> Result<usize> {
     let found = description(array)?;
     let row = found.extent.width * ChannelDescriptor::of(found.format, found.channels).bytes();
     Ok(y.saturating_mul(row).saturating_add(x))
 }
 
-/// Copies bytes to an array, row after row.
+/// Copies bytes to an array, row by row.
 fn copy_to((array, x, y): (Handle, usize, usize), from: *const c_void, bytes: usize, direction: u32) -> Result<()> {
     let at = offset(array, x, y)?;
     match memory_kinds(direction)?.0 {
@@ -239,7 +239,7 @@ fn copy_to((array, x, y): (Handle, usize, usize), from: *const c_void, bytes: us
     }
 }
 
-/// Copies bytes of an array, row after row.
+/// Copies bytes from an array, row by row.
 fn copy_from(to: *mut c_void, (array, x, y): (Handle, usize, usize), bytes: usize, direction: u32) -> Result<()> {
     let at = offset(array, x, y)?;
     match memory_kinds(direction)?.1 {
@@ -255,7 +255,7 @@ pub extern "C" fn cudaCreateChannelDesc(x: i32, y: i32, z: i32, w: i32, kind: u3
     ChannelDescriptor { bits: [x, y, z, w], kind }
 }
 
-/// Sets an extent of pitched memory, slice by slice: `set` gets the address, the width in bytes and the rows of one.
+/// Sets an extent of pitched memory, slice by slice: `set` receives the address, width in bytes and rows of a slice.
 fn set_3d(memory: Pitched, extent: Extent, set: impl Fn(DevicePointer, usize, usize) -> Result<()>) -> Result<()> {
     let Extent { width, height, depth } = extent;
     if width == 0 || height == 0 {

@@ -1,4 +1,4 @@
-//! GPUs, their primary contexts, errors, attributes of kernels.
+//! GPUs, their primary contexts, errors, and attributes of kernels.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -9,21 +9,21 @@ use crate::driver::{Handle, call};
 use crate::registry::{self, function};
 use crate::status::{Result, Status, put, runtime_api};
 
-/// The version of the runtime that this is: 13.0.
+/// The version of this runtime: 13.0.
 pub const VERSION: i32 = 13_000;
-/// Bytes of the oldest `cudaDeviceProp`; nothing behind them is written.
+/// Size of the oldest `cudaDeviceProp`, bytes; nothing past it is written.
 const PROPERTY_BYTES: usize = 700;
 
 thread_local! {
     static DEVICE: Cell<i32> = const { Cell::new(0) };
 }
 
-/// The GPU that this thread uses.
+/// The current GPU of this thread.
 pub fn current() -> i32 {
     DEVICE.get()
 }
 
-/// Makes the primary context of this thread's GPU current, unless the program made another one current itself.
+/// Makes the primary context of this thread's GPU current, unless the program has made another context current.
 pub fn enter() -> Result<()> {
     static PRIMARY: Mutex<Option<HashMap<i32, Handle>>> = Mutex::new(None);
     let mut now: Handle = 0;
@@ -53,17 +53,17 @@ fn attribute(number: u32, device: i32) -> Result<i32> {
     Ok(value)
 }
 
-/// Writes numbers to places of a `cudaDeviceProp`.
+/// Writes fields of a `cudaDeviceProp` by offset.
 struct Properties(*mut u8);
 
 impl Properties {
     fn set<T>(&self, offset: usize, value: T) {
         debug_assert!(offset + size_of::<T>() <= PROPERTY_BYTES);
-        // SAFETY: the program points to a struct of at least so many bytes.
+        // SAFETY: the program provides a struct of at least this size.
         unsafe { self.0.add(offset).cast::<T>().write_unaligned(value) };
     }
 
-    /// What all versions have at the same places.
+    /// Fields at the same offset in all versions.
     fn common(&self, device: i32) -> Result<()> {
         call!(cuDeviceGetName(self.0.cast(), 256, device))?;
         let (mut uuid, mut bytes) = ([0; 16], 0_usize);
@@ -91,14 +91,14 @@ fn properties(place: *mut c_void, device: i32) -> Result<Properties> {
     if place.is_null() {
         return Err(Status::INVALID_VALUE);
     }
-    // SAFETY: the program points to a struct of at least so many bytes.
+    // SAFETY: the program provides a struct of at least this size.
     unsafe { place.cast::<u8>().write_bytes(0, PROPERTY_BYTES) };
     let properties = Properties(place.cast());
     properties.common(device)?;
     Ok(properties)
 }
 
-/// Places of the largest extents of textures and surfaces in the `cudaDeviceProp` of CUDA 13, and their attributes.
+/// Offsets of the largest texture and surface extents in the `cudaDeviceProp` of CUDA 13, and their attributes.
 const TEXTURE_EXTENTS: [(usize, u32); 22] = [
     (396, 21),
     (404, 22),
@@ -124,7 +124,7 @@ const TEXTURE_EXTENTS: [(usize, u32); 22] = [
     (536, 65),
 ];
 
-/// `cudaFuncAttributes`, as far as it is filled.
+/// `cudaFuncAttributes`, up to the last field filled.
 #[repr(C)]
 pub struct FunctionAttributes {
     shared_bytes: usize,
@@ -231,7 +231,7 @@ runtime_api! {
     }
 
     fn cudaGetDeviceProperties_v2(place: *mut c_void, device: i32) {
-        // CUDA 12, which has clock rate and overlap before the multiprocessors.
+        // CUDA 12: clock rate and overlap stand before the multiprocessors.
         let properties = properties(place, device)?;
         properties.set(348, attribute(13, device)?);
         properties.set(384, attribute(15, device)?);

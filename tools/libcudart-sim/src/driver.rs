@@ -1,4 +1,4 @@
-//! The functions of the driver that the runtime calls, from whatever `libcuda.so.1` the loader finds.
+//! Driver functions that the runtime calls, from the `libcuda.so.1` that the loader finds.
 
 use std::ffi::{c_char, c_void};
 use std::sync::OnceLock;
@@ -9,28 +9,28 @@ use crate::status::{Result, Status};
 
 /// An address of device memory.
 pub type DevicePointer = u64;
-/// A handle of the driver's.
+/// A driver handle.
 pub type Handle = usize;
 
-/// A function that the driver calls once what a stream was given before is done.
+/// A host function that the driver calls in stream order.
 pub type HostFunction = Option<unsafe extern "C" fn(*mut c_void)>;
 
 macro_rules! driver_functions {
     ($($name:ident($($kind:ty),*);)*) => {
-        /// The functions of the driver.
+        /// The driver functions.
         #[allow(non_snake_case)]
         pub struct Driver {
             $(#[doc = concat!("`", stringify!($name), "`.")] pub $name: unsafe extern "C" fn($($kind),*) -> u32,)*
-            /// Keeps the functions where they are.
+            /// Keeps the library loaded.
             _library: Library,
         }
 
         impl Driver {
             fn load() -> Result<Self, libloading::Error> {
-                // SAFETY: the driver's initialisers do nothing that a program must not do.
+                // SAFETY: the driver's initialisers are safe to run in any program.
                 let library = unsafe { Library::new("libcuda.so.1") }?;
                 Ok(Self {
-                    // SAFETY: these are the types that the CUDA driver API gives the functions.
+                    // SAFETY: the types are those of the CUDA driver API.
                     $($name: *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }?,)*
                     _library: library,
                 })
@@ -179,10 +179,10 @@ driver_functions! {
     cuEventDestroy_v2(Handle);
 }
 
-/// The driver, opened and initialised by the first call.
+/// The driver, loaded and initialised by the first call.
 ///
 /// # Errors
-/// What `cuInit` returns, or that there is no driver.
+/// The code of `cuInit`, or that there is no driver.
 pub fn driver() -> Result<&'static Driver> {
     static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
     let open = || {
@@ -190,18 +190,18 @@ pub fn driver() -> Result<&'static Driver> {
             eprintln!("libcudart: the CUDA driver cannot be opened: {error}");
             Status::INSUFFICIENT_DRIVER
         })?;
-        // SAFETY: the function takes flags, which have to be 0.
+        // SAFETY: the function takes flags, which must be 0.
         Status(unsafe { (driver.cuInit)(0) }).check()?;
         Ok(driver)
     };
     DRIVER.get_or_init(open).as_ref().map_err(|status| *status)
 }
 
-/// Calls a function of the driver; what it returns becomes a [`Result`].
+/// Calls a driver function and turns its code into a [`Result`].
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
         let function = $crate::driver::driver()?.$name;
-        // SAFETY: pointers are places of ours, or the program's, which promised the runtime what the runtime promises the driver.
+        // SAFETY: pointers are ours, or the program's, which promised the runtime what the runtime promises the driver.
         $crate::status::Status(unsafe { function($($argument),*) }).check()
     }};
 }

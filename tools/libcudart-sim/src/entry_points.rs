@@ -1,4 +1,4 @@
-//! Functions of the driver, and what is known of kernels and GPUs by name.
+//! Driver entry points, and lookups of kernels and GPUs by name.
 
 use std::ffi::{c_char, c_void};
 
@@ -55,7 +55,7 @@ runtime_api! {
     }
 
     fn cudaChooseDevice(device: *mut i32, _properties: *const c_void) {
-        // They are all the same.
+        // All versions are the same.
         put(device, 0)
     }
 

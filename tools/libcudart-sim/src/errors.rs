@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use crate::driver::call;
 use crate::status::{Result, Status, last, take_last};
 
-/// Errors that the runtime has and the driver has not: number, description.
+/// Errors of the runtime that the driver lacks: number, description.
 const OWN_ERRORS: [(Status, &CStr); 6] = [
     (Status(9), c"invalid configuration argument"),
     (Status::INVALID_SYMBOL, c"invalid device symbol"),
@@ -18,7 +18,7 @@ const OWN_ERRORS: [(Status, &CStr); 6] = [
     (Status::INVALID_FUNCTION, c"invalid device function"),
 ];
 
-/// What is said of a number that is none.
+/// Description of an unknown error number.
 const UNKNOWN: &CStr = c"unrecognized error code";
 
 /// Names by number.
@@ -52,7 +52,7 @@ pub extern "C" fn cudaGetErrorString(status: u32) -> *const c_char {
     own.map_or_else(|| described(|text| call!(cuGetErrorString(status, text))), |(_, text)| text.as_ptr())
 }
 
-/// `cudaGetLastError`: the last error of this thread, which is forgotten.
+/// `cudaGetLastError`: returns and clears the last error of this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaGetLastError() -> u32 {
     take_last().0

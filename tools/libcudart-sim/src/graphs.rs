@@ -1,4 +1,4 @@
-//! Graphs, captured or made node by node.
+//! Graphs, captured or built node by node.
 
 use std::ffi::c_void;
 
@@ -20,7 +20,7 @@ pub struct KernelNode {
     extra: *mut *mut c_void,
 }
 
-/// `CUDA_KERNEL_NODE_PARAMS`, which is the same but for the function.
+/// `CUDA_KERNEL_NODE_PARAMS`: the same with the driver's function.
 #[repr(C)]
 struct DriverKernelNode {
     function: Handle,
@@ -31,12 +31,12 @@ struct DriverKernelNode {
     extra: *mut *mut c_void,
 }
 
-/// What the driver calls a kernel's node.
+/// The driver's parameters of a kernel node.
 fn kernel(node: *const KernelNode) -> Result<DriverKernelNode> {
     if node.is_null() {
         return Err(Status::INVALID_VALUE);
     }
-    // SAFETY: not null, so that the program points to one.
+    // SAFETY: not null, so the program provides the parameters.
     let KernelNode { stub, grid, block, shared_bytes, each, extra } = unsafe { node.read_unaligned() };
     Ok(DriverKernelNode { function: function(stub)?, grid, block, shared_bytes, each, extra })
 }
@@ -51,7 +51,7 @@ struct Copy3d {
     depth: usize,
 }
 
-/// One end of it.
+/// One end of the copy.
 #[repr(C)]
 struct End3d {
     x: usize,

@@ -1,4 +1,4 @@
-//! Memory of the host that kernels reach, managed memory, and pools.
+//! Host memory accessible to kernels, managed memory, and pools.
 
 use std::ffi::c_void;
 
@@ -6,16 +6,16 @@ use crate::devices::enter;
 use crate::driver::{DevicePointer, Handle, call};
 use crate::status::{Status, put, runtime_api};
 
-/// Where memory is to be, as CUDA 13 says it, or as older versions do under the same name: a GPU's number.
+/// A memory location, in the form of CUDA 13 or of older versions, which pass a GPU's number under the same function name.
 enum Location {
-    /// `cudaMemLocation`: its type in the low half, its number in the high one.
+    /// `cudaMemLocation`: type in the low half, number in the high half.
     Place(u64),
-    /// A GPU, or the host as -1.
+    /// A GPU, or -1 for the host.
     Device(i32),
 }
 
 impl Location {
-    /// The types that a `cudaMemLocation` can have are not the numbers of the first GPU and the host.
+    /// Tells the two forms apart: the type of a `cudaMemLocation` is never the number of the first GPU or the host.
     fn of(word: u64) -> Self {
         match word as u32 {
             1..=4 => Self::Place(word),

@@ -1,12 +1,11 @@
-//! `libcudart.so` over the CUDA driver API: programs that nvcc linked with `-cudart shared` run on whatever `libcuda.so.1` the loader
-//! finds, the simulated one in particular.
+//! `libcudart.so` over the CUDA driver API: programs that nvcc linked with `-cudart shared` run on the `libcuda.so.1` that the
+//! loader finds, in particular the simulated one.
 //!
-//! nvcc's code registers the fat binaries of a program before `main`; a module is made of the PTX in one when a kernel of it is
-//! launched or a variable of it is used. Everything else is a call or two of the driver. Every function of the CUDA 13 runtime is
-//! exported; those that are not here return `cudaErrorNotSupported`: mipmaps and updates of graphs
-//! among others.
+//! nvcc's code registers the program's fat binaries before `main`. The first launch of a kernel or use of a variable loads a module
+//! from the PTX of its fat binary. Everything else is one or two driver calls. Every function of the CUDA 13 runtime is exported;
+//! those not implemented return `cudaErrorNotSupported`, among them mipmaps and updates of graphs.
 //!
-//! `ptx-sim run` puts the library under a program. The loader says that it has no version information, which does no harm.
+//! `ptx-sim run` makes programs load the library. The loader reports that it has no version information, which is harmless.
 
 mod arrays;
 mod devices;

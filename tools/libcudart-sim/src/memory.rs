@@ -14,7 +14,7 @@ const DEVICE_TO_HOST: u32 = 2;
 const DEVICE_TO_DEVICE: u32 = 3;
 const DEFAULT: u32 = 4;
 
-/// A copy; on a stream it is done when the stream comes to it.
+/// A copy: in stream order with a stream, else synchronous.
 fn copy(to: *mut c_void, from: *const c_void, bytes: usize, direction: u32, stream: Option<Handle>) -> Result<()> {
     enter()?;
     if bytes == 0 {
@@ -34,7 +34,7 @@ fn copy(to: *mut c_void, from: *const c_void, bytes: usize, direction: u32, stre
     }
 }
 
-/// The place in a variable that a copy of `bytes` bytes begins at.
+/// Address in a variable at which a copy of `bytes` bytes begins.
 fn place(shadow: *const c_void, bytes: usize, offset: usize) -> Result<DevicePointer> {
     let (address, size) = variable(shadow)?;
     let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= size);
@@ -62,19 +62,19 @@ struct Copy2d {
     height: usize,
 }
 
-/// What kinds of memory a copy is from and to, as the driver numbers them.
+/// The driver's memory types of source and destination for a copy direction.
 pub fn kinds(direction: u32) -> Result<(u32, u32)> {
     /// `CU_MEMORYTYPE_HOST`, `_DEVICE`, `_UNIFIED`.
     const KINDS: [(u32, u32); 5] = [(1, 1), (1, 2), (2, 1), (2, 2), (4, 4)];
     KINDS.get(direction as usize).copied().ok_or(Status::INVALID_DIRECTION)
 }
 
-/// An end of a copy of rows; `kind` is the driver's memory type.
+/// One end of a copy of rows; `kind` is the driver's memory type.
 pub fn end(address: *const c_void, pitch: usize, kind: u32) -> End {
     End { x: 0, y: 0, kind, host: address, device: address as DevicePointer, array: 0, pitch }
 }
 
-/// The driver's types of memory (`CUmemorytype`) that a copy in a direction comes from and goes to.
+/// The driver's memory types (`CUmemorytype`) of source and destination for a copy direction.
 pub fn memory_kinds(direction: u32) -> Result<(u32, u32)> {
     /// `CU_MEMORYTYPE_HOST`, `_DEVICE`, `_UNIFIED`.
     const KINDS: [(u32, u32); 5] = [(1, 1), (1, 2), (2, 1), (2, 2), (4, 4)];
@@ -115,7 +115,7 @@ pub struct PointerAttributes {
 runtime_api! {
     fn cudaMalloc(result: *mut DevicePointer, bytes: usize) {
         enter()?;
-        // The runtime gives a null pointer for nothing.
+        // For zero bytes the runtime returns a null pointer.
         if bytes == 0 { put(result, 0) } else { call!(cuMemAlloc_v2(result, bytes)) }
     }
 
@@ -172,7 +172,7 @@ runtime_api! {
     fn cudaPointerGetAttributes(result: *mut PointerAttributes, address: DevicePointer) {
         enter()?;
         let (mut kind, mut device) = (0_u32, -2_i32);
-        // What is not known is the host's own memory, and no error.
+        // An unknown pointer is plain host memory, not an error.
         if call!(cuPointerGetAttribute((&raw mut kind).cast(), 2, address)).is_ok() {
             call!(cuPointerGetAttribute((&raw mut device).cast(), 9, address))?;
         }
@@ -180,7 +180,7 @@ runtime_api! {
         if kind == DEVICE_MEMORY && call!(cuPointerGetAttribute((&raw mut is_managed).cast(), 8, address)).is_ok() && is_managed != 0 {
             kind = MANAGED_MEMORY;
         }
-        // Kernels reach page-locked memory, and the host managed memory.
+        // Kernels can access page-locked memory, and the host can access managed memory.
         let device_pointer = if kind == 0 { 0 } else { address };
         let host_pointer = if kind == DEVICE_MEMORY || kind == 0 { 0 } else { address };
         put(result, PointerAttributes { kind, device, device_pointer, host_pointer })

@@ -1,4 +1,4 @@
-//! Functions that wait, for programs whose default stream is each thread's own (`--default-stream per-thread`).
+//! Synchronous functions for programs with per-thread default streams (`--default-stream per-thread`).
 
 use std::ffi::c_void;
 
@@ -11,7 +11,7 @@ use crate::memory::{
 use crate::status::{PER_THREAD, Result, Status, runtime_api};
 use crate::streams::cudaStreamSynchronize;
 
-/// What an asynchronous function returned, and its stream's end.
+/// Waits for the per-thread default stream after a successful asynchronous call.
 fn wait(status: u32) -> Result<()> {
     Status(status).check()?;
     // SAFETY: the function takes no pointers.
@@ -20,7 +20,7 @@ fn wait(status: u32) -> Result<()> {
 
 runtime_api! {
     fn cudaMemcpy_ptds(to: *mut c_void, from: *const c_void, bytes: usize, direction: u32) {
-        // SAFETY: the program promises what it promises to the function without a stream.
+        // SAFETY: the program's promises are those of the function without a stream.
         wait(unsafe { cudaMemcpyAsync(to, from, bytes, direction, PER_THREAD) })
     }
 

@@ -1,4 +1,4 @@
-//! The kernels and variables that nvcc put into the program, and the launch that a `<<<…>>>` describes.
+//! Kernels and variables that nvcc embeds in the program, and launches with `<<<…>>>`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use crate::status::{Result, Status, border, per_thread, put, runtime_api};
 
 /// Largest block in each dimension (CUDA C++ Programming Guide, "Compute Capabilities").
 const BLOCK_EXTENT: [u32; 3] = [1024, 1024, 64];
-/// Threads of the largest block.
+/// Maximum threads of a block.
 const BLOCK_THREADS: u64 = 1024;
 /// Largest grid in each dimension.
 const GRID_EXTENT: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
@@ -28,21 +28,21 @@ pub struct Extent {
     pub z: u32,
 }
 
-/// What the program registered before `main`.
+/// Everything that the program registered before `main`.
 #[derive(Default)]
 struct Registry {
-    /// Addresses of the fat binaries; 0 for one that is gone.
+    /// Addresses of the fat binaries; 0 after unregistration.
     fat_binaries: Vec<usize>,
-    /// Kernels by the address of their stub: fat binary and name.
+    /// Kernels by address of their host stub: fat binary and name.
     kernels: HashMap<usize, (usize, CString)>,
-    /// Variables by the address of their shadow.
+    /// Variables by address of their host shadow.
     variables: HashMap<usize, (usize, CString)>,
     managed: Vec<Managed>,
     /// Modules by fat binary and GPU.
     modules: HashMap<(usize, i32), Handle>,
 }
 
-/// A variable in managed memory.
+/// A managed variable.
 struct Managed {
     fat_binary: usize,
     /// Address of the host's pointer to it.
@@ -51,13 +51,13 @@ struct Managed {
 }
 
 impl Managed {
-    /// Where the host's pointer points to.
+    /// The address in the host's pointer.
     fn address(&self) -> DevicePointer {
-        // SAFETY: nvcc's code registered the place of a pointer, which stays where it is.
+        // SAFETY: nvcc's code registered the address of a pointer that stays in place.
         unsafe { (self.place as *const DevicePointer).read() }
     }
 
-    /// Lets the host's pointer point to where the driver has it in a module that was loaded just now.
+    /// Points the host's pointer at the variable in a module that was just loaded.
     fn place(&self, module: Handle) -> Result<()> {
         let (mut address, mut bytes) = (0, 0);
         call!(cuModuleGetGlobal_v2(&mut address, &mut bytes, module, self.name.as_ptr()))?;
@@ -77,7 +77,7 @@ fn registry() -> MutexGuard<'static, Option<Registry>> {
 }
 
 impl Registry {
-    /// The module of a fat binary on the current GPU, loaded when it is wanted first.
+    /// The module of a fat binary on the current GPU, loaded on first use.
     fn module(&mut self, fat_binary: usize) -> Result<Handle> {
         let key = (fat_binary, devices::current());
         if let Some(module) = self.modules.get(&key) {
@@ -86,7 +86,7 @@ impl Registry {
         let address = self.fat_binaries.get(fat_binary).copied().filter(|address| *address != 0);
         let image = address.ok_or(Status::INVALID_FUNCTION)? as *const c_void;
         let mut module = 0;
-        // A stream of the program may be capturing: what is loaded only now does not concern it.
+        // A stream of the program may be capturing; loading a module must not affect it.
         let mut mode = RELAXED_CAPTURE;
         call!(cuThreadExchangeStreamCaptureMode(&mut mode))?;
         let loaded = call!(cuModuleLoadData(&mut module, image));
@@ -101,7 +101,7 @@ impl Registry {
     }
 }
 
-/// The driver's function for a kernel, by the address of its stub.
+/// The driver's function of a kernel, by address of its stub.
 pub fn function(stub: *const c_void) -> Result<Handle> {
     enter()?;
     let mut registry = registry();
@@ -113,7 +113,7 @@ pub fn function(stub: *const c_void) -> Result<Handle> {
     Ok(function)
 }
 
-/// Address and size of a variable, by the address of its shadow; of a managed one by its own.
+/// Device address and size of a variable, by address of its shadow or, if managed, of the variable.
 pub fn variable(shadow: *const c_void) -> Result<(DevicePointer, usize)> {
     enter()?;
     let mut registry = registry();
@@ -128,26 +128,26 @@ pub fn variable(shadow: *const c_void) -> Result<(DevicePointer, usize)> {
     Ok((address, bytes))
 }
 
-/// Forgets the modules of a GPU whose context is gone.
+/// Forgets the modules of a GPU whose context was destroyed.
 pub fn forget_device(device: i32) {
     registry().get_or_insert_default().modules.retain(|(_, own), _| *own != device);
 }
 
-/// A text of the program's, which has to end in NUL.
+/// A NUL-terminated text of the program.
 fn text(text: *const c_char) -> CString {
     if text.is_null() {
         return CString::default();
     }
-    // SAFETY: not null, so that nvcc's code points to a text that ends in NUL.
+    // SAFETY: not null, so nvcc's code provides a text that ends in NUL.
     unsafe { CStr::from_ptr(text) }.to_owned()
 }
 
-/// The number of the fat binary that a handle stands for.
+/// Index of the fat binary of a handle.
 fn number(handle: *mut *mut c_void) -> usize {
     (handle as usize).wrapping_sub(1)
 }
 
-/// `__cudaRegisterFatBinary`: remembers a fat binary of the program's; nothing is loaded before a kernel of it is wanted.
+/// `__cudaRegisterFatBinary`: registers a fat binary of the program; it is loaded when a kernel of it is first used.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterFatBinary(wrapper: *const c_void) -> *mut *mut c_void {
     let mut registry = registry();
@@ -160,7 +160,7 @@ pub extern "C" fn __cudaRegisterFatBinary(wrapper: *const c_void) -> *mut *mut c
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterFatBinaryEnd(_handle: *mut *mut c_void) {}
 
-/// `__cudaUnregisterFatBinary`: the program ends, or unloads a library.
+/// `__cudaUnregisterFatBinary`: called at the end of the program, or when it unloads a library.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
     let mut registry = registry();
@@ -169,7 +169,7 @@ pub extern "C" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
     }
 }
 
-/// `__cudaInitModule`: the program is about to use managed variables.
+/// `__cudaInitModule`: called before the program uses managed variables.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaInitModule(handle: *mut *mut c_void) -> c_char {
     let is_there = border(|| {
@@ -179,7 +179,7 @@ pub extern "C" fn __cudaInitModule(handle: *mut *mut c_void) -> c_char {
     c_char::from(is_there == Status::SUCCESS.0)
 }
 
-/// `__cudaRegisterFunction`: a kernel, by the address of the function that stands for it on the host.
+/// `__cudaRegisterFunction`: registers a kernel by the address of its host stub.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterFunction(
     handle: *mut *mut c_void,
@@ -196,7 +196,7 @@ pub extern "C" fn __cudaRegisterFunction(
     registry().get_or_insert_default().kernels.insert(stub as usize, (number(handle), text(name)));
 }
 
-/// `__cudaRegisterVar`: a variable, by the address of the one that stands for it on the host.
+/// `__cudaRegisterVar`: registers a variable by the address of its host shadow.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterVar(
     handle: *mut *mut c_void,
@@ -211,7 +211,7 @@ pub extern "C" fn __cudaRegisterVar(
     registry().get_or_insert_default().variables.insert(shadow as usize, (number(handle), text(name)));
 }
 
-/// `__cudaRegisterManagedVar`: a managed variable, by the pointer through which the host reaches it.
+/// `__cudaRegisterManagedVar`: registers a managed variable by the address of the host's pointer to it.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterManagedVar(
     handle: *mut *mut c_void,
@@ -228,7 +228,7 @@ pub extern "C" fn __cudaRegisterManagedVar(
     registry.managed.push(Managed { fat_binary: number(handle), place: place as usize, name: text(name) });
 }
 
-/// What a `<<<…>>>` says.
+/// Launch configuration of a `<<<…>>>`.
 #[derive(Clone, Copy)]
 struct Configuration {
     grid: Extent,
@@ -264,7 +264,7 @@ struct DriverConfig {
     attribute_count: u32,
 }
 
-/// The driver's number of bytes of shared memory.
+/// The number of bytes of shared memory in the driver's 32 bits.
 fn shared(bytes: usize) -> Result<u32> {
     u32::try_from(bytes).map_err(|_| Status::INVALID_VALUE)
 }
@@ -274,7 +274,7 @@ fn driver_config(config: *const LaunchConfig) -> Result<DriverConfig> {
     if config.is_null() {
         return Err(Status::INVALID_VALUE);
     }
-    // SAFETY: not null, so that the program points to one.
+    // SAFETY: not null, so the program provides a configuration.
     let LaunchConfig { grid, block, shared_bytes, stream, attributes, attribute_count } =
         unsafe { config.read_unaligned() };
     Ok(DriverConfig { grid, block, shared_bytes: shared(shared_bytes)?, stream, attributes, attribute_count })
@@ -296,7 +296,7 @@ fn launch(
     configured(launched, grid, block)
 }
 
-/// What the runtime returns for a launch of a size that no GPU has: the driver calls that an invalid value.
+/// The runtime's error for a launch of an impossible size, which the driver calls an invalid value.
 fn configured(launched: Result<()>, grid: Extent, block: Extent) -> Result<()> {
     let is_possible = |Extent { x, y, z }: Extent, limits: [u32; 3]| {
         [x, y, z].iter().zip(limits).all(|(size, limit)| (1..=limit).contains(size))
@@ -327,7 +327,7 @@ runtime_api! {
     }
 
     fn __cudaGetKernel(kernel: *mut *const c_void, stub: *const c_void) {
-        // A kernel is known by its stub.
+        // A kernel is identified by its stub.
         put(kernel, stub)
     }
 

@@ -1,4 +1,4 @@
-//! What functions return, and the last error of a thread.
+//! Return values of functions, and the last error of a thread.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,11 +8,11 @@ use crate::driver::Handle;
 /// `cudaStreamPerThread`.
 pub const PER_THREAD: Handle = 2;
 
-/// A `cudaError_t`; the driver's codes are the same numbers.
+/// A `cudaError_t`; the driver's codes have the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status(pub u32);
 
-/// What most functions here return.
+/// Result type of most functions here.
 pub type Result<T, E = Status> = std::result::Result<T, E>;
 
 impl Status {
@@ -47,7 +47,7 @@ impl Status {
     /// `cudaErrorUnknown`.
     pub const UNKNOWN: Status = Status(999);
 
-    /// An error unless it is [`Status::SUCCESS`].
+    /// An error unless this is [`Status::SUCCESS`].
     pub fn check(self) -> Result<()> {
         if self == Self::SUCCESS { Ok(()) } else { Err(self) }
     }
@@ -62,41 +62,41 @@ pub fn last() -> Status {
     LAST.get()
 }
 
-/// The last error of this thread, which is forgotten.
+/// Returns and clears the last error of this thread.
 pub fn take_last() -> Status {
     LAST.replace(Status::SUCCESS)
 }
 
-/// Runs the body of a function of the runtime: an error is remembered, and a panic is one.
+/// Runs the body of a runtime function: errors are remembered as the last error, and a panic counts as one.
 pub fn border(body: impl FnOnce() -> Result<()>) -> u32 {
     let status = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return Status::SUCCESS.0,
         Ok(Err(status)) => status,
         Err(_) => Status::UNKNOWN,
     };
-    // That something is not done yet is no error.
+    // "Not ready" is not an error.
     if status != Status::NOT_READY {
         LAST.set(status);
     }
     status.0
 }
 
-/// Writes a result to where the program wants it.
+/// Writes a result to the program's pointer.
 pub fn put<T>(place: *mut T, value: T) -> Result<()> {
     if place.is_null() {
         return Err(Status::INVALID_VALUE);
     }
-    // SAFETY: not null, so that the program points to room for a value.
+    // SAFETY: not null, so the program provides room for a value.
     unsafe { place.write_unaligned(value) };
     Ok(())
 }
 
-/// The stream that a function for per-thread default streams means.
+/// The stream that this handle means for functions with per-thread default streams.
 pub fn per_thread(stream: Handle) -> Handle {
     if stream == 0 { PER_THREAD } else { stream }
 }
 
-/// Defines functions of the runtime API. `per_thread NAME(stream)` defines another one that takes no stream to be the thread's
+/// Defines functions of the runtime API. `per_thread NAME(stream)` also defines a variant whose null stream is the thread's
 /// default stream.
 macro_rules! runtime_api {
     ($(fn $name:ident $arguments:tt $(per_thread $twin:ident($stream:ident))? $body:block)*) => {

@@ -9,18 +9,18 @@ use crate::status::{Status, runtime_api};
 /// A `cudaStreamCallback_t`.
 type Callback = Option<unsafe extern "C" fn(Handle, u32, *mut c_void)>;
 
-/// A call that a stream will make.
+/// A pending call of a stream callback.
 struct Pending {
     function: unsafe extern "C" fn(Handle, u32, *mut c_void),
     stream: Handle,
     data: *mut c_void,
 }
 
-/// Makes the call, and forgets it.
+/// Makes the call and frees the record.
 unsafe extern "C" fn call_back(pending: *mut c_void) {
-    // SAFETY: `cudaStreamAddCallback` gave it to the stream, which calls once.
+    // SAFETY: `cudaStreamAddCallback` gave the record to the stream, which calls once.
     let Pending { function, stream, data } = *unsafe { Box::from_raw(pending.cast::<Pending>()) };
-    // SAFETY: the program said that the function may be called so, from any thread.
+    // SAFETY: the program allows calls of the function from any thread.
     unsafe { function(stream, Status::SUCCESS.0, data) };
 }
 
@@ -99,7 +99,7 @@ runtime_api! {
         enter()?;
         let call = Box::into_raw(Box::new(Pending { function: function.ok_or(Status::INVALID_VALUE)?, stream, data }));
         call!(cuLaunchHostFunc(stream, Some(call_back), call.cast())).inspect_err(|_| {
-            // SAFETY: the driver did not take it.
+            // SAFETY: the driver did not take the record.
             drop(unsafe { Box::from_raw(call) });
         })
     }
@@ -115,7 +115,7 @@ runtime_api! {
     }
 
     fn cudaStreamSetAttribute(stream: Handle, _number: u32, _value: *const c_void) per_thread cudaStreamSetAttribute_ptsz(stream) {
-        // What a stream keeps in the cache, and how it waits.
+        // Cache policy and synchronisation policy.
         enter()?;
         let mut flags = 0;
         call!(cuStreamGetFlags(stream, &mut flags))

@@ -1,4 +1,4 @@
-//! Texture and surface objects: the runtime describes them otherwise than the driver.
+//! Texture and surface objects; the runtime's descriptors differ from the driver's.
 
 use std::ffi::c_void;
 
@@ -26,7 +26,7 @@ pub struct Resource {
     /// An array, or an address.
     place: u64,
     channel: ChannelDescriptor,
-    /// Bytes of linear memory; texels of a row.
+    /// Bytes of linear memory, or texels per row.
     size: u64,
     height: u64,
     pitch: u64,
@@ -40,7 +40,7 @@ pub struct Resource {
 pub struct Texture {
     address: [u32; 3],
     filter: u32,
-    /// Whether integers are read as numbers up to 1.
+    /// Whether integers are read as normalised floats.
     normalizes: u32,
     is_srgb: u32,
     border: [f32; 4],
@@ -102,13 +102,13 @@ impl Resource {
         Resource { kind: found.kind, place, channel, size, height, pitch, rest: [0; 9], flags: found.flags }
     }
 
-    /// The texels that are read; none are known of what is not an array that there is.
+    /// Format of the texels that are read; `None` unless the resource is memory or a live array.
     fn texels(&self) -> Option<ChannelDescriptor> {
         if matches!(self.kind, LINEAR | PITCHED) {
             return Some(self.channel);
         }
         let mut found = ChannelDescriptor::default();
-        // SAFETY: the place is ours.
+        // SAFETY: the pointer is to a local value.
         let status = unsafe { crate::arrays::cudaGetChannelDesc(&mut found, self.place as usize) };
         (self.kind == 0 && status == 0).then_some(found)
     }
@@ -151,7 +151,7 @@ impl Texture {
         }
     }
 
-    /// What the runtime says of such texels before it asks the driver.
+    /// The runtime's own checks, before it calls the driver.
     fn check(&self, texels: ChannelDescriptor, kind: u32) -> Result<()> {
         let (bits, is_float) = texels.channel();
         if self.normalizes != 0 && !is_float && bits == 32 {
@@ -165,11 +165,11 @@ impl Texture {
 }
 
 fn resource(given: *const Resource) -> Result<Resource> {
-    // SAFETY: not null, so that the program points to a descriptor.
+    // SAFETY: not null, so the program provides a descriptor.
     unsafe { given.as_ref() }.copied().ok_or(Status::INVALID_VALUE)
 }
 
-/// Where the driver writes a descriptor.
+/// Pointer to a descriptor for the driver to fill.
 fn described<T: Default>(describe: impl FnOnce(*mut c_void) -> Result<()>) -> Result<T> {
     enter()?;
     let mut found = T::default();
@@ -186,7 +186,7 @@ runtime_api! {
     ) {
         enter()?;
         let from = resource(from)?;
-        // SAFETY: not null, so that the program points to a descriptor.
+        // SAFETY: not null, so the program provides a descriptor.
         let texture = unsafe { texture.as_ref() }.ok_or(Status::INVALID_VALUE)?;
         if let Some(texels) = from.texels() {
             texture.check(texels, from.kind)?;

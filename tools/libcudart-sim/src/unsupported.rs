@@ -1,5 +1,5 @@
-//! The functions that are exported and do nothing: each returns `cudaErrorNotSupported`, and says so once. Without them programs
-//! whose symbols are bound at their start would not start.
+//! Exported functions without effect: each returns `cudaErrorNotSupported` and reports that once. Programs that bind all symbols
+//! at start need them.
 
 use std::collections::HashSet;
 use std::sync::Mutex;

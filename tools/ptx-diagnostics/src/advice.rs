@@ -1,4 +1,4 @@
-//! What to do about a finding, by class.
+//! Advice for findings, by class.
 
 use ptx_sim::FindingClass;
 
@@ -93,7 +93,7 @@ const ADVICE: [(FindingClass, &str); 20] = [
     ),
 ];
 
-/// What to do about findings of `class`; `None` for a class without a usual remedy.
+/// The advice for findings of `class`; `None` if there is no usual remedy.
 pub fn advice(class: FindingClass) -> Option<&'static str> {
     ADVICE.iter().find(|(known, _)| *known == class).map(|(_, text)| *text)
 }

@@ -1,8 +1,8 @@
-//! The lines that lead to an instruction, and which of them is the user's own.
+//! The source lines that lead to an instruction, and the user's own line among them.
 
 use ptx_sim::{CallSite, Location, SourceLocation};
 
-/// What the paths of files have in them that come with a compiler or a library.
+/// Path fragments of files that belong to a compiler or a library.
 const LIBRARY_FOLDERS: [&str; 20] = [
     "/bin/..//include/",
     "/bin/../include/",
@@ -26,24 +26,24 @@ const LIBRARY_FOLDERS: [&str; 20] = [
     "/nvidia/cu13/include/",
 ];
 
-/// A line on the way to an instruction.
+/// One line in the chain of calls and inlining.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// Where, if that is known.
+    /// Source location, if known.
     pub place: Option<&'a SourceLocation>,
-    /// The call that it makes of what is further in; `None` for the instruction itself and for what was inlined.
+    /// The call from this line to the next inner one; `None` for the instruction itself and for inlined code.
     pub call: Option<&'a CallSite>,
 }
 
-/// The lines that lead to an instruction, innermost first.
+/// The source lines that lead to an instruction, innermost first.
 pub struct Chain<'a> {
     frames: Vec<Frame<'a>>,
-    /// The innermost that is not of a library.
+    /// Index of the innermost frame that is not in a library.
     own: usize,
 }
 
 impl<'a> Chain<'a> {
-    /// Those of `at`.
+    /// The chain of `at`.
     pub fn of(at: &'a Location) -> Self {
         let inlined = at.source.iter().chain(&at.inlined_at).map(|place| Frame { place: Some(place), call: None });
         let mut frames: Vec<_> = inlined.collect();
@@ -59,17 +59,17 @@ impl<'a> Chain<'a> {
         Self { frames, own }
     }
 
-    /// The user's own line; the innermost where none is.
+    /// The user's own line; the innermost line if there is none.
     pub fn own(&self) -> Frame<'a> {
         self.frames[self.own]
     }
 
-    /// What lies between the user's own line and the instruction, outermost first, each with the call that leads there.
+    /// The frames between the user's own line and the instruction, outermost first, each with the call that leads there.
     pub fn inner(&self) -> impl Iterator<Item = (Frame<'a>, Option<&'a CallSite>)> {
         (0..self.own).rev().map(|index| (self.frames[index], self.frames[index + 1].call))
     }
 
-    /// What leads to the user's own line, innermost first.
+    /// The frames that lead to the user's own line, innermost first.
     pub fn outer(&self) -> impl Iterator<Item = Frame<'a>> {
         self.frames[self.own + 1..].iter().copied()
     }

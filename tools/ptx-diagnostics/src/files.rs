@@ -1,4 +1,4 @@
-//! Files that are not trusted, read up to a limit; and files written in one step, so that they are never half-written.
+//! Reading of untrusted files up to a limit, and atomic writing of files.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The bytes of the file at `path`, at most `limit` of them.
 ///
 /// # Errors
-/// Those of the system, and [`ErrorKind::FileTooLarge`] for what does not end before the limit, as a device.
+/// Those of the system, and [`ErrorKind::FileTooLarge`] for a file, or an endless device, beyond the limit.
 pub fn read_bytes(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
@@ -21,12 +21,13 @@ pub fn read_bytes(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
 /// The text of the file at `path`, at most `limit` bytes.
 ///
 /// # Errors
-/// As [`read_bytes`], and [`ErrorKind::InvalidData`] for what is no UTF-8.
+/// As [`read_bytes`], and [`ErrorKind::InvalidData`] for text that is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> std::io::Result<String> {
     String::from_utf8(read_bytes(path, limit)?).map_err(|error| Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Whether both are one file: by what they are where they exist, through links too, else by where they would be created.
+/// Whether both paths name one file: existing files are compared by identity, also through links, others by where they would be
+/// created.
 pub fn is_same_file(path: &Path, other: &Path) -> bool {
     #[cfg(unix)]
     if let (Ok(one), Ok(two)) = (std::fs::metadata(path), std::fs::metadata(other)) {
@@ -38,7 +39,7 @@ pub fn is_same_file(path: &Path, other: &Path) -> bool {
     one == two || (one.parent() == two.parent() && lower(&one) == lower(&two) && ignores_case(&folder_of(&one)))
 }
 
-/// Where a file that is opened at `path` is or would be created: behind all links, also one to a file that does not exist.
+/// The path at which opening `path` creates or finds the file, after all links, including a dangling one.
 fn place(path: &Path) -> std::io::Result<PathBuf> {
     const MOST_LINKS: usize = 40; // as on Linux
     let mut path = path.to_owned();
@@ -55,14 +56,14 @@ fn place(path: &Path) -> std::io::Result<PathBuf> {
     Err(Error::other("too many symbolic links"))
 }
 
-/// Whether names that differ only in case are one file in `folder`, found out with a file that is removed at once.
+/// Whether `folder` ignores case in file names; tested with a temporary file.
 fn ignores_case(folder: &Path) -> bool {
     let Ok(probe) = tempfile::Builder::new().prefix("case-").tempfile_in(folder) else { return false };
     let name = probe.path().file_name().map(|name| name.to_string_lossy().replace("case-", "CASE-"));
     name.is_some_and(|name| folder.join(name).exists())
 }
 
-/// The folder that `path` names a file of.
+/// The folder that contains the file `path`.
 pub fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
@@ -70,11 +71,11 @@ pub fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Puts what `fill` writes at `path`, through a temporary file in the same folder, which takes its place when it is complete. Its name
-/// begins with `prefix` and ends with `.part`. A symbolic link stays, and what it points to is replaced.
+/// Writes a file atomically: `fill` writes a temporary file in the same folder, which replaces `path` when complete. The temporary
+/// name begins with `prefix` and ends with `.part`. A symbolic link is kept and its target replaced.
 ///
 /// # Errors
-/// Those of the system. Then nothing has changed.
+/// Those of the system; the file at `path` is then unchanged.
 pub fn write_atomically(
     path: &Path,
     prefix: &str,

@@ -1,5 +1,5 @@
-//! Shows the findings of [`ptx_sim`] as a good compiler shows its errors: the source line with its code, the calls it was
-//! inlined through, the PTX instruction, the numbers, and what to do about it.
+//! Renders the findings of [`ptx_sim`] like compiler errors: the source line with its code, the inlined calls, the PTX
+//! instruction, the numbers, and advice.
 //!
 //! ```no_run
 //! # let report = ptx_sim::Report::default();

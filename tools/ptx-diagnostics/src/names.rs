@@ -1,20 +1,20 @@
-//! Mangled names as people write them.
+//! Demangling of names.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// Longer names are shown as they are, and so are those that would become longer: a few substitutions make gigabytes.
+/// Longer names are shown mangled, and so are names whose demangled form is longer: a few substitutions can expand to gigabytes.
 const LONGEST_NAME: usize = 4096;
 
-/// `name` as it stands in the source, with the types of its parameters: `axpy<float>(float, float const*)` for
-/// `_Z4axpyIfEvfPKf`. A name that is not mangled stays.
+/// `name` demangled, with its parameter types: `axpy<float>(float, float const*)` for `_Z4axpyIfEvfPKf`. An unmangled name
+/// stays as it is.
 pub fn demangled(name: &str) -> Cow<'_, str> {
     demangle(name, DemangleOptions::new().no_return_type())
 }
 
-/// As [`demangled`], without the types of the parameters.
+/// As [`demangled`], without parameter types.
 pub fn short_name(name: &str) -> Cow<'_, str> {
     demangle(name, DemangleOptions::new().no_return_type().no_params())
 }
@@ -33,14 +33,14 @@ fn demangle(name: &str, options: DemangleOptions) -> Cow<'_, str> {
     }
 }
 
-/// `name` without its ABI tags, into which numba packs versions and options.
+/// `name` without its ABI tags, in which numba encodes versions and options.
 fn without_tags(name: &str) -> String {
     let mut parts = name.split("[abi:");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |shown, part| shown + part.split_once(']').map_or(part, |(_, rest)| rest))
 }
 
-/// Text that does not become too long.
+/// Text of limited length.
 struct Bounded(String);
 
 impl fmt::Write for Bounded {
@@ -57,7 +57,7 @@ fn is_mangled(name: &str) -> bool {
     name.starts_with("_Z") || name.starts_with("_R")
 }
 
-/// `text` with every mangled name in it as [`short_name`] has it; `NAME_param_1`, as compilers call parameters, becomes
+/// `text` with [`short_name`] applied to every mangled name in it. `NAME_param_1`, as compilers name parameters, becomes
 /// `parameter 1 of NAME`.
 pub fn demangled_text(text: &str) -> String {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_$.".contains(letter);
@@ -73,7 +73,7 @@ pub fn demangled_text(text: &str) -> String {
     shown + rest
 }
 
-/// The parameter of a mangled name that `word` is.
+/// The parameter of a mangled name that `word` denotes.
 fn parameter(word: &str) -> Option<String> {
     let (name, number) = word.rsplit_once("_param_").filter(|(name, _)| is_mangled(name))?;
     number.parse::<u32>().ok().map(|number| format!("parameter {number} of {}", short_name(name)))
@@ -99,7 +99,7 @@ mod tests {
         }
         let endless = format!("_Z{}", "P".repeat(100_000));
         assert_eq!(demangled(&endless), endless);
-        // Each type is a pair of the one before.
+        // Each type is a pair of the previous one.
         let doubling: String = (0..60).fold("1aIiiE".to_owned(), |inner, _| format!("1aI{inner}S_E"));
         let doubling = format!("_Z1fI{doubling}S0_S1_S2_S3_EvT_T_T_T_");
         assert!(demangled(&doubling).len() <= LONGEST_NAME);

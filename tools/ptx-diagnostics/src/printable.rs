@@ -1,9 +1,9 @@
-//! Untrusted text, made safe to print on a terminal.
+//! Untrusted text made safe to print on a terminal.
 
 use std::borrow::Cow;
 
-/// `text` with U+FFFD for every character that a terminal would obey when it is printed: controls, and those that change the order
-/// of the text. Ends of lines and tabs stay.
+/// `text` with every character that controls a terminal replaced by U+FFFD: control characters and those that change the text
+/// direction. Line breaks and tabs stay.
 pub fn printable(text: &str) -> Cow<'_, str> {
     match text.contains(is_obeyed) {
         true => text.replace("\r\n", "\n").replace(is_obeyed, "\u{fffd}").into(),
@@ -11,7 +11,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// JSON `text` whose strings are [`printable`]: with U+FFFD for every character in them that a terminal would obey, escaped or not.
+/// JSON `text` with [`printable`] strings: characters that control a terminal are replaced by U+FFFD, escaped or not.
 pub fn printable_json(text: &str) -> Cow<'_, str> {
     let is_candidate = |character| character == '\\' || is_obeyed_in_json(character);
     let Some(first) = text.find(is_candidate) else { return text.into() };
@@ -29,7 +29,7 @@ pub fn printable_json(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// The length of the escape or character that JSON `text` starts with, and what takes its place if a terminal would obey it.
+/// Length and replacement of the escape or character at the start of JSON `text`; the replacement is `None` if it is harmless.
 fn unit(text: &str) -> (usize, Option<&'static str>) {
     const REPLACEMENT: Option<&str> = Some("\u{fffd}");
     let mut characters = text.chars();
@@ -49,18 +49,18 @@ fn unit(text: &str) -> (usize, Option<&'static str>) {
     }
 }
 
-/// Whether a character that a JSON text may hold as it is, and not as an escape, is obeyed.
+/// Whether a character that JSON allows unescaped controls a terminal.
 fn is_obeyed_in_json(character: char) -> bool {
     is_obeyed(character) && character > '\u{1f}'
 }
 
-/// Whether a terminal does something at this character but to show it, to end a line or to move to a column.
+/// Whether a character controls a terminal. Line breaks and tabs do not count.
 fn is_obeyed(character: char) -> bool {
     let is_control = character.is_control() && !matches!(character, '\n' | '\t');
     is_control || is_direction(character)
 }
 
-/// Whether a character changes the order in which those behind it are shown: an embedding, an override or an isolate.
+/// Whether a character changes the display order of the text after it: an embedding, override or isolate.
 fn is_direction(character: char) -> bool {
     matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,4 +1,4 @@
-//! A finding as text.
+//! Rendering of a finding as text.
 
 use std::io::IsTerminal;
 
@@ -11,10 +11,10 @@ use crate::names::{demangled_text, short_name};
 use crate::printable::printable;
 use crate::sources::Sources;
 
-/// Lanes listed at most.
+/// Maximum lanes listed.
 const LANES_SHOWN: usize = 8;
 
-/// Turns findings into text.
+/// Renders findings as text.
 #[derive(Debug)]
 pub struct Renderer {
     sources: Sources,
@@ -22,7 +22,7 @@ pub struct Renderer {
 }
 
 impl Renderer {
-    /// A renderer that shows the lines it finds in `sources`; with `colours` for a terminal.
+    /// A renderer that shows source lines found in `sources`, with ANSI colours if `colours`.
     pub fn new(sources: Sources, colours: bool) -> Self {
         let renderer = match colours {
             true => annotate_snippets::Renderer::styled(),
@@ -37,7 +37,7 @@ impl Renderer {
         Self::new(sources, std::io::stdout().is_terminal() && !refused)
     }
 
-    /// `finding` in several lines, without a line break at the end.
+    /// `finding` as several lines, without a final line break.
     pub fn render(&self, finding: &Finding) -> String {
         let title = format!("{}: {}", finding.class, demangled_text(&finding.message));
         let error = Group::with_title(Level::ERROR.primary_title(title));
@@ -54,7 +54,7 @@ impl Renderer {
         self.renderer.render(&groups)
     }
 
-    /// The access that the finding's races with, or that gave what it makes use of.
+    /// The other access of a race, or the origin of the value that the finding is about.
     fn other_access<'a>(&self, finding: &'a Finding, other: &'a OtherAccess, chain: &Chain<'a>) -> Group<'a> {
         let access = if other.writes { "write" } else { "read" };
         let title = match finding.class {
@@ -78,14 +78,14 @@ impl Renderer {
             group = self.place(group, source, kind);
             kind = AnnotationKind::Context;
         }
-        // Tools other than the simulator know no PTX line.
+        // Findings of other tools have no PTX line.
         match at.ptx_line {
             0 => group,
             line => group.element(instruction(ptx_file, line, &at.instruction, kind)),
         }
     }
 
-    /// What lies between the user's line and the instruction, then what leads to the user's line.
+    /// The frames between the user's line and the instruction, then those that lead to the user's line.
     fn around<'a>(&self, chain: &Chain<'a>) -> Vec<Group<'a>> {
         let inner = chain.inner().map(|(frame, call)| {
             let title = match call {
@@ -114,7 +114,7 @@ impl Renderer {
         }
     }
 
-    /// Adds a place in the source, with its line where that can be read.
+    /// Adds a source location, with its text if the file can be read.
     fn place<'a>(&self, group: Group<'a>, place: &'a SourceLocation, kind: AnnotationKind) -> Group<'a> {
         let (line, column) = (place.line as usize, place.column as usize);
         match self.sources.line(&place.file, place.line) {
@@ -131,13 +131,13 @@ impl Renderer {
     }
 }
 
-/// A line of PTX.
+/// Adds a line of PTX.
 fn instruction<'a>(file: &'a str, line: u32, text: &'a str, kind: AnnotationKind) -> Snippet<'a, Annotation<'a>> {
     let annotation = kind.span(code_from(text, 0));
     Snippet::source(text).line_start(line as usize).path(printable(file)).annotation(annotation)
 }
 
-/// The bytes of `line` from `column` (from 1) to the end of its code; of all its code when there is no such column.
+/// Byte range of the code of `line` from `column` (from 1) to its end; of all code if there is no such column.
 fn code_from(line: &str, column: usize) -> std::ops::Range<usize> {
     let first = line.len() - line.trim_start().len();
     let end = line.trim_end().len();

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 
 use crate::printable::printable;
 
-/// Writes `text` to standard output. A reader that has gone away, as in `… | head`, is not an error.
+/// Writes `text` to standard output. A closed pipe, as in `… | head`, is not an error.
 ///
 /// # Errors
 /// Those of the system.
@@ -16,7 +16,7 @@ pub fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Writes a line to standard error. File names and contents in it are untrusted. Nothing can be done where that stream is closed.
+/// Writes a line to standard error. File names and contents in it are untrusted. A write error is ignored.
 pub fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(text));
 }

@@ -1,16 +1,16 @@
-//! The calls through which each instruction was inlined, from LLVM's comments to PTX.
+//! Call chains of inlined instructions, from LLVM's comments into PTX directives.
 //!
-//! LLVM's `.loc` names the innermost function only: for an instruction wrapper, a line that says nothing about its
-//! caller. With verbose assembly a comment behind it has the whole chain,
+//! LLVM's `.loc` names only the innermost function, which for an instruction wrapper says nothing about its caller. With
+//! verbose assembly, a comment after it has the whole chain:
 //!
 //! ```text
 //! .loc 12 19 9   // ptx/ldmatrix.rs:19:9 @[ products.rs:30:14 @[ forward.rs:90:5 ] ]
 //! ```
 //!
-//! which becomes `inlined_at` (PTX ISA, "Debugging Directives: .loc"): the `.loc` of each caller stands before that of
-//! what was inlined into it. The simulator, profilers and compute-sanitizer then name every caller.
+//! It becomes `inlined_at` (PTX ISA, "Debugging Directives: .loc"): the `.loc` of each caller stands before that of the code
+//! inlined into it. The simulator, profilers and compute-sanitizer then show every caller.
 //!
-//! LLVM 23 writes `inlined_at` itself, with the names of functions in a section that a module of several units has not.
+//! LLVM 23 writes `inlined_at` itself; the function names are in a section that a module joined from several units lacks.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
@@ -22,16 +22,16 @@ use crate::lines::{INLINED_AT, location, source_file};
 /// A place in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Place {
-    /// Number of its `.file`.
+    /// Number of its file in the file table.
     file: u32,
     /// From 1.
     line: u32,
-    /// From 1; 0 when the compiler did not say.
+    /// From 1; 0 if the compiler gave none.
     column: u32,
 }
 
 impl Place {
-    /// The three numbers that `operands` begin with.
+    /// The three numbers at the start of `operands`.
     fn parse(operands: &str) -> Option<Self> {
         let mut numbers = operands.split([' ', '\t', ',']).filter(|word| !word.is_empty()).map(str::parse);
         let mut number = || numbers.next()?.ok();
@@ -39,14 +39,13 @@ impl Place {
     }
 }
 
-/// The place that a `.loc` names and the one that called it, where the compiler said so itself.
+/// The location of a `.loc` and that of its caller, if the compiler wrote `inlined_at`.
 fn inlined_at(loc: &str) -> Option<(Place, Place)> {
     let (place, caller) = loc.split("//").next()?.split_once(INLINED_AT)?;
     Some((Place::parse(place)?, Place::parse(caller)?))
 }
 
-/// Replaces the call chains in the comments of `.loc` directives by `inlined_at`. PTX without such comments stays as it
-/// is.
+/// Replaces the call chains in comments of `.loc` directives by `inlined_at`. PTX without such comments is unchanged.
 pub fn from_comments(ptx: &str) -> String {
     let mut writer =
         Writer { files: FileTable::read(ptx), chains: HashMap::new(), known: HashMap::new(), text: String::new() };
@@ -58,14 +57,14 @@ pub fn from_comments(ptx: &str) -> String {
     writer.text
 }
 
-/// A place, and the callers through which it was inlined, innermost first.
+/// A location, and the callers into which it was inlined, innermost first.
 type Chain = (Place, Rc<[Place]>);
 
 struct Writer<'a> {
     files: FileTable,
-    /// What each `.loc` says, by its text: what is unrolled comes from the same place often.
+    /// Parsed chain of each `.loc` text; unrolled code repeats locations often.
     chains: HashMap<&'a str, Option<Chain>>,
-    /// The callers of the latest `.loc` at a place, which an `inlined_at` refers to.
+    /// Callers of the latest `.loc` at a location, to which an `inlined_at` refers.
     known: HashMap<Place, Vec<Place>>,
     text: String,
 }
@@ -86,14 +85,14 @@ impl<'a> Writer<'a> {
                 return self.locations(place, &callers);
             }
         } else if line.contains(".entry") || line.contains(".func") {
-            // Functions are removed later, and what their `.loc` said with them.
+            // Functions may be removed later, along with their `.loc` directives.
             self.known.clear();
         }
         self.text.push_str(line);
         self.text.push('\n');
     }
 
-    /// The place a `.loc` names, and its callers, innermost first; `None` when it has no callers.
+    /// The location of a `.loc` and its callers, innermost first; `None` without callers.
     fn chain(&mut self, loc: &str) -> Option<Chain> {
         let (directive, comment) = loc.split_once("//")?;
         let place = Place::parse(directive)?;
@@ -102,7 +101,7 @@ impl<'a> Writer<'a> {
         (!callers.is_empty()).then_some((place, callers))
     }
 
-    /// The `.loc` of a place, after those of its callers, the outermost first.
+    /// The `.loc` of a location, after those of its callers, outermost first.
     fn locations(&mut self, place: Place, callers: &[Place]) {
         for depth in (0..callers.len()).rev() {
             let (caller, its_callers) = (callers[depth], &callers[depth + 1..]);
@@ -117,7 +116,7 @@ impl<'a> Writer<'a> {
         let Place { file, line, column } = place;
         write!(self.text, "\t.loc\t{file} {line} {column}").expect("a String takes everything");
         if let Some(caller) = callers.first() {
-            // PTX wants a function's name, which the comment has not; that of its file stands in.
+            // PTX requires a function name, which the comment lacks; the file name replaces it.
             let Place { file: called_from, line, column } = caller;
             write!(self.text, ", function_name $L__file_name{file}, inlined_at {called_from} {line} {column}")
                 .expect("a String takes everything");
@@ -127,7 +126,7 @@ impl<'a> Writer<'a> {
         self.known.insert(place, callers.to_vec());
     }
 
-    /// Files that only callers are in, and the names that stand for functions.
+    /// Adds `.file` directives of files that only callers are in, and names that replace function names.
     fn file_table(&mut self, known_files: usize) {
         let mut files: Vec<(&String, &u32)> = self.files.numbers.iter().collect();
         files.sort_by_key(|(_, number)| **number);
@@ -149,23 +148,23 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The numbers of source files.
+/// Numbers of source files.
 #[derive(Default)]
 struct FileTable {
     numbers: HashMap<String, u32>,
-    /// Files in which something inlined is.
+    /// Files that contain inlined code.
     named: BTreeSet<u32>,
 }
 
 impl FileTable {
-    /// The `.file` directives of `ptx`.
+    /// Reads the `.file` directives of `ptx`.
     fn read(ptx: &str) -> Self {
         let files = ptx.lines().filter_map(source_file);
         let numbers = files.filter_map(|(number, path)| Some((path.to_owned(), number.parse().ok()?)));
         Self { numbers: numbers.collect(), named: BTreeSet::new() }
     }
 
-    /// The place that `path:line` or `path:line:column` names.
+    /// The location given as `path:line` or `path:line:column`.
     fn place(&mut self, text: &str) -> Option<Place> {
         let (rest, last) = text.trim().rsplit_once(':')?;
         let last = last.parse().ok()?;
@@ -176,7 +175,7 @@ impl FileTable {
         Some(Place { file: self.number(path), line, column })
     }
 
-    /// The number of a file, a new one if it has none.
+    /// The number of a file; a new one if it has none.
     fn number(&mut self, path: &str) -> u32 {
         if let Some(number) = self.numbers.get(path) {
             return *number;

@@ -1,11 +1,11 @@
-//! The collectives of entries: instructions that all threads of a warp, warpgroup or block execute together.
+//! Collectives of entries: instructions that all threads of a warp, warpgroup or block execute together.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::lines::{entry_of_line, instruction, location, source_file};
 
-/// The instructions that several threads execute together, by how their opcodes begin (PTX ISA, "Instruction Set").
+/// Opcode prefixes of collective instructions (PTX ISA, "Instruction Set").
 const COLLECTIVES: [&str; 22] = [
     "bar.warp.sync",
     "bar.sync",
@@ -31,10 +31,10 @@ const COLLECTIVES: [&str; 22] = [
     "setmaxnreg.dec",
 ];
 
-/// Number of each collective.
+/// Number of occurrences of each collective.
 pub type Counts = BTreeMap<String, usize>;
 
-/// A line for each collective of which an entry of `ptx` has another number than `recorded`.
+/// One line for each collective whose number in an entry of `ptx` differs from `recorded`.
 pub fn differences(recorded: &BTreeMap<String, Counts>, ptx: &str) -> Vec<String> {
     let mut differences = Vec::new();
     for (entry, places) in collectives(ptx) {
@@ -54,7 +54,7 @@ pub fn differences(recorded: &BTreeMap<String, Counts>, ptx: &str) -> Vec<String
     differences
 }
 
-/// The places, each once, with the number of instructions from there.
+/// The locations without duplicates, with the number of instructions from each.
 fn list(places: &[String]) -> String {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     for place in places {
@@ -67,7 +67,7 @@ fn list(places: &[String]) -> String {
     text
 }
 
-/// Where in the source the instructions of each collective come from.
+/// Source locations of each collective.
 pub type Places = BTreeMap<String, Vec<String>>;
 
 /// The collectives of every entry of a PTX module.
@@ -93,14 +93,14 @@ pub fn collectives(ptx: &str) -> BTreeMap<String, Places> {
     entries
 }
 
-/// The collective that the whole `opcode` begins with.
+/// The collective of which `opcode` is an instance.
 fn collective(opcode: &str) -> Option<&'static str> {
     let begins =
         |begin: &&str| opcode.strip_prefix(*begin).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     COLLECTIVES.into_iter().find(begins)
 }
 
-/// File and line that a `.loc` names, and those of the caller that it was inlined into.
+/// File and line of a `.loc`, and those of the caller into which it was inlined.
 fn source(operands: &str, files: &BTreeMap<&str, &str>) -> String {
     let place = |operands: &str| {
         let mut operands = operands.split_whitespace();

@@ -1,8 +1,8 @@
-//! Leaving DWARF out of PTX, so that only line directives stay: LLVM 7 writes either both or neither, calls the module one
-//! to be debugged, and keeps branches to where execution would go anyway.
+//! Removal of DWARF sections from PTX, keeping line directives. LLVM 7 writes both or neither, marks the module for debugging,
+//! and keeps branches to the next instruction.
 
-/// `ptx` without sections, without branches to the next line, and with a target that is not to be debugged. Labels stay:
-/// other branches need some of them.
+/// `ptx` without sections, without branches to the next line, and without `debug` in its target. Labels stay: other branches
+/// need some of them.
 pub fn without(ptx: &str) -> String {
     let mut text = String::with_capacity(ptx.len());
     let mut in_section = false;
@@ -20,7 +20,7 @@ pub fn without(ptx: &str) -> String {
     text
 }
 
-/// Whether `code` is an unconditional branch to the label that is the whole of `next`.
+/// Whether `code` is an unconditional branch to the label that makes up `next`.
 fn is_branch_to(code: &str, next: &str) -> bool {
     let target = code.strip_prefix("bra.uni").and_then(|operand| operand.strip_suffix(';'));
     target.is_some_and(|target| next.strip_suffix(':') == Some(target.trim()))

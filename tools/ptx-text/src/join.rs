@@ -1,4 +1,4 @@
-//! One PTX module of the texts that a compiler writes, one for each codegen unit.
+//! Joins the PTX of a compiler's codegen units into one module.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -6,10 +6,10 @@ use std::fmt::{self, Write};
 
 use crate::lines::{INLINED_AT, entry_of_line, location, source_file};
 
-/// What a module begins with.
+/// Directives at the start of a module.
 const HEADER: [&str; 3] = [".version", ".target", ".address_size"];
 
-/// Why units are not joined.
+/// Why units cannot be joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch(String);
 
@@ -21,11 +21,11 @@ impl fmt::Display for Mismatch {
 
 impl Error for Mismatch {}
 
-/// The entries of all `units`, by name, as one module. Functions are left out: an entry that calls one is refused, wherever
-/// the function is.
+/// One module with the entries of all `units`, by name. Functions are left out: an entry that calls one is refused later,
+/// whichever unit has the function.
 ///
 /// # Errors
-/// When the units do not belong together.
+/// If the units have different headers or contradict each other.
 pub fn join(units: &[String]) -> Result<String, Mismatch> {
     let mut joined = Joined::default();
     for unit in units {
@@ -72,7 +72,7 @@ impl<'a> Joined<'a> {
         Ok(())
     }
 
-    /// The number that each of a unit's source files has in the module, by its number in the unit.
+    /// Number in the module of each source file of a unit, by its number in the unit.
     fn number_files(&mut self, unit: &'a str) -> HashMap<&'a str, usize> {
         let mut numbers = HashMap::new();
         for (number, path) in unit.lines().filter_map(source_file) {
@@ -104,7 +104,7 @@ impl<'a> Joined<'a> {
     }
 }
 
-/// A line of an entry, with the module's numbers of the source files that it names.
+/// Adds a line of an entry, with source file numbers of the module.
 fn add_line(text: &mut String, line: &str, numbers: &HashMap<&str, usize>) -> Result<(), Mismatch> {
     let Some(operands) = location(line) else {
         text.push_str(line);

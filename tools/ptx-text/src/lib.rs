@@ -1,7 +1,7 @@
-//! From the PTX text of a compiler to that which is shipped.
+//! From a compiler's PTX text to the PTX that is shipped.
 //!
-//! Some ten million lines pass through here after an edit of a kernel, so this is a package of its own: it is compiled with
-//! optimisation, and xtask, which calls it, without.
+//! About ten million lines pass through here after an edit of a kernel. This is a package of its own so that it is compiled with
+//! optimisation while xtask, which calls it, is not.
 
 pub mod call_chains;
 pub mod collectives;

@@ -1,13 +1,13 @@
-//! What single lines of PTX text say.
+//! Parsing of single lines of PTX text.
 
 use std::collections::BTreeMap;
 
-/// What a line without its comment consists of.
+/// The words of a line without its comment.
 pub fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|character: char| character.is_whitespace() || character == '(').filter(|word| !word.is_empty())
 }
 
-/// The name of the entry that begins on a line without its comment.
+/// Name of the entry that begins on a line without its comment.
 pub fn entry_of_line(code: &str) -> Option<&str> {
     words(code).skip_while(|word| *word != ".entry").nth(1)
 }
@@ -28,7 +28,7 @@ pub fn instruction(statement: &str) -> Option<(&str, &str)> {
     (!opcode.is_empty()).then_some((opcode, operands))
 }
 
-/// The function that a `call` with these operands calls: the first operand that is not in parentheses.
+/// The function called by a `call` with these operands: the first operand outside parentheses.
 pub fn callee(operands: &str) -> String {
     let rest = match operands.trim_start().strip_prefix('(') {
         Some(results) => results.split_once(')').map_or("", |(_, rest)| rest),
@@ -38,10 +38,10 @@ pub fn callee(operands: &str) -> String {
     name.to_owned()
 }
 
-/// What stands between the place of a `.loc` and that of its caller.
+/// Separator between the location of a `.loc` and that of its caller.
 pub const INLINED_AT: &str = " inlined_at ";
 
-/// What a `.loc` directive says, its comment included.
+/// The operands of a `.loc` directive, including its comment.
 pub fn location(line: &str) -> Option<&str> {
     // Not `.local`.
     line.trim_start().strip_prefix(".loc").filter(|operands| operands.starts_with(char::is_whitespace))
@@ -65,7 +65,7 @@ pub fn directive(ptx: &str, name: &str) -> Option<String> {
     operands.split(',').next().map(|operand| operand.trim().to_owned()).filter(|operand| !operand.is_empty())
 }
 
-/// `ptx` with its `.loc` lines empty: what ptxas says of a line number holds for both.
+/// `ptx` with its `.loc` lines blanked: line numbers in messages of ptxas hold for both.
 pub fn without_locations(ptx: &str) -> String {
     let mut text = String::with_capacity(ptx.len());
     for line in ptx.lines() {

@@ -1,5 +1,5 @@
-//! From the compiler's PTX text to the one that is shipped: launch bounds in, dead functions out, and a refusal of
-//! everything that would make an entry slow or unlaunchable.
+//! From the compiler's PTX text to the one that is shipped: adds launch bounds, removes dead functions, and refuses anything
+//! that would make an entry slow or unlaunchable.
 //!
 //! PTX ISA sections: "Kernel and Function Directives" (`.entry`, `.func`), "Performance-Tuning Directives"
 //! (`.reqntid`, `.minnctapersm`), "State Spaces" (`.local`).
@@ -26,23 +26,23 @@ pub struct Postprocessed {
     pub ptx_version: String,
     /// Its `.target`, as in `sm_80`.
     pub target: String,
-    /// The entries that wait by themselves for the grids before them.
+    /// The entries that execute `griddepcontrol.wait` themselves.
     pub waiting: BTreeSet<String>,
 }
 
 impl Postprocessed {
-    /// `entry`, one of this PTX, with what its text says of it.
+    /// `entry`, one of this PTX, completed with what the text tells about it.
     pub fn describe(&self, entry: Entry) -> Entry {
         Entry { waits_for_previous_grid: self.waiting.contains(&entry.name), ..entry }
     }
 }
 
-/// How an entry is launched, which ptxas and the driver are told.
+/// Launch bounds of an entry, for ptxas and the driver.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchBounds {
-    /// Threads of a block, no more and no fewer.
+    /// Exact number of threads of a block.
     pub threads: u32,
-    /// Blocks that a multiprocessor must be able to hold at a time.
+    /// Minimum resident blocks per multiprocessor.
     pub min_blocks: u32,
 }
 
@@ -52,10 +52,10 @@ impl From<Configuration> for LaunchBounds {
     }
 }
 
-/// Adds launch bounds to every entry, and removes functions that no entry calls and the probes.
+/// Adds launch bounds to every entry, and removes probes and functions that no entry calls.
 ///
-/// The bound on threads is `.reqntid`, not `.maxntid`: the entries are compiled for exactly that many threads, and
-/// the driver then refuses a launch with any other number instead of computing something else.
+/// The bound on threads is `.reqntid`, not `.maxntid`: the entries are compiled for exactly that many threads, and the driver
+/// then refuses a launch with another number instead of computing a wrong result.
 ///
 /// Returns every reason to refuse the PTX, not only the first.
 pub fn postprocess(ptx: &str, variants: &[&Variant]) -> Result<Postprocessed, Vec<Refusal>> {
@@ -63,7 +63,7 @@ pub fn postprocess(ptx: &str, variants: &[&Variant]) -> Result<Postprocessed, Ve
     scan(ptx, &bounds, Scan::default())
 }
 
-/// [`postprocess`] of the entry `name` alone: others are left out.
+/// [`postprocess`] for the entry `name` alone; other entries are left out.
 pub fn postprocess_alone(ptx: &str, name: &str, bounds: LaunchBounds) -> Result<Postprocessed, Vec<Refusal>> {
     scan(ptx, &BTreeMap::from([(name, bounds)]), Scan { leaves_others_out: true, ..Scan::default() })
 }
@@ -96,10 +96,10 @@ fn scan<'a>(
     })
 }
 
-/// Waits for the grids before this one.
+/// Waits for earlier grids.
 const GRID_WAIT: &str = "griddepcontrol.wait";
 
-/// What the current line belongs to.
+/// The construct that contains the current line.
 #[derive(Default)]
 enum Within {
     /// Nothing: module scope.
@@ -107,14 +107,14 @@ enum Within {
     Module,
     /// An `.entry`, before (`body` false) or inside its braces.
     Entry { name: String, body: bool },
-    /// A `.func`, or an entry that is not wanted, which is left out.
+    /// A `.func`, or an unwanted entry, which is left out.
     LeftOut { body: bool },
 }
 
 #[derive(Default)]
 struct Scan<'a> {
     within: Within,
-    /// Open braces.
+    /// Number of open braces.
     depth: usize,
     /// The operands of the last `.loc`.
     loc: Option<&'a str>,
@@ -123,13 +123,13 @@ struct Scan<'a> {
     waiting: BTreeSet<String>,
     refusals: Vec<Refusal>,
     text: String,
-    /// Whether an entry without a configuration is left out and not refused.
+    /// Whether an entry without a configuration is left out instead of refused.
     leaves_others_out: bool,
 }
 
 impl<'a> Scan<'a> {
     fn line(&mut self, number: usize, line: &'a str, bounds: &BTreeMap<&str, LaunchBounds>) {
-        // Most lines are these, and nothing else is to be done about them.
+        // Fast path: most lines, which need no change.
         if let Within::Entry { body: true, .. } = self.within
             && let Some(operands) = location(line)
         {
@@ -209,8 +209,8 @@ impl<'a> Scan<'a> {
         Some(format!("{file}:{}", operands.next()?))
     }
 
-    /// Functions, of which no entry that is accepted calls any, entries that are not wanted, and empty debug sections, which not every consumer of
-    /// PTX knows.
+    /// Whether a line is left out: functions, which no accepted entry calls; unwanted entries; and empty debug sections, which
+    /// some consumers of PTX reject.
     fn is_left_out(&self, code: &str) -> bool {
         matches!(self.within, Within::LeftOut { .. })
             || code.strip_prefix(".section").is_some_and(|section| section.trim_start().starts_with(".debug_macinfo"))
@@ -239,14 +239,14 @@ fn directives(bounds: &LaunchBounds) -> String {
     format!(".reqntid {}, 1, 1\n.minnctapersm {}\n", bounds.threads, bounds.min_blocks)
 }
 
-/// The declaration of a parameter that holds tensor maps, with the alignment that these need and the compiler cannot give.
+/// The declaration of a parameter that holds tensor maps, with the alignment that they need and the compiler cannot express.
 fn aligned_tensor_maps(line: &str) -> Option<String> {
     let declared = format!(".param .align {TENSOR_MAPS_COMPILED_ALIGNMENT} .b8 ");
     let is_maps = line.contains(&declared) && line.contains(&format!("[{}]", size_of::<TensorMaps>()));
     is_maps.then(|| line.replace(&declared, &format!(".param .align {TENSOR_MAPS_ALIGNMENT} .b8 ")))
 }
 
-/// Whether the entry `name` goes to a file of its own.
+/// Whether the entry `name` is a probe, which goes to a file of its own.
 fn is_probe(name: &str) -> bool {
     PROBES.iter().any(|probe| probe.entry == name)
 }
@@ -280,7 +280,7 @@ mod tests {
         Location { entry: variant().entry.into(), line, source: source.map(str::to_owned) }
     }
 
-    /// Line of the first line of a body in [`module`].
+    /// Line number of the first line of a body in [`module`].
     const BODY: usize = 17;
 
     #[test]

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// Where in the PTX, and in the Rust source, something is.
+/// Location in the PTX and in the Rust source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The entry.
     pub entry: String,
     /// Line of the compiler's PTX, from 1.
     pub line: usize,
-    /// File and line of the Rust source, when the PTX says.
+    /// File and line of the Rust source, if the PTX has them.
     pub source: Option<String>,
 }
 
@@ -23,13 +23,13 @@ impl fmt::Display for Location {
 /// Why PTX cannot be shipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// An entry calls a function: not everything was inlined, or something may panic.
+    /// An entry calls a function: something was not inlined, or may panic.
     Call(Location, String),
     /// An entry keeps variables in local memory instead of registers.
     LocalMemory(Location),
-    /// The variant list has an entry that the PTX has not.
+    /// The variant list has an entry that the PTX lacks.
     MissingEntry(String),
-    /// The PTX has an entry that the variant list has not.
+    /// The PTX has an entry that the variant list lacks.
     UnlistedEntry(String, usize),
     /// The text lacks a `.version` or `.target` line.
     MissingDirective(&'static str),
@@ -49,7 +49,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// One line for each of `refusals`, indented, behind a line that says what is refused.
+/// One indented line for each of `refusals`, after a heading.
 pub fn list(refusals: &[Refusal]) -> String {
     refusals.iter().map(|refusal| format!("\n  {refusal}")).collect()
 }
