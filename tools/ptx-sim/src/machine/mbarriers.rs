@@ -68,7 +68,7 @@ pub(crate) struct Landing {
 pub(crate) enum Wait {
     /// The end of the phase that an arrival returned.
     State(PhaseState),
-    /// The end of the current or preceding phase of that parity.
+    /// The end of the current or preceding phase of a parity.
     Parity(u64),
 }
 
@@ -76,14 +76,14 @@ pub(crate) enum Wait {
 #[derive(Debug, Default)]
 pub(crate) struct Mbarriers {
     all: BTreeMap<u64, Mbarrier>,
-    /// Operations so far that may have let somebody go on.
+    /// Number of operations so far that may have released a waiting warp.
     activity: u64,
-    /// Copies of `cp.async` that both their thread and an mbarrier wait for and that did not land yet.
+    /// Pending copies of `cp.async` for which both their thread and an mbarrier wait.
     tracked: HashSet<u64>,
     next_tracked: u64,
-    /// Phases that completed, of all mbarriers there ever were.
+    /// Completed phases of all mbarriers, including invalidated ones.
     pub completed: u64,
-    /// What [`Mbarriers::is_stuck`] saw last, and how often in a row.
+    /// The progress that [`Mbarriers::is_stuck`] saw last, and how often in a row.
     stalled: ([u64; 4], u32),
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Mbarriers {
 pub(crate) type Misuse = String;
 
 impl Mbarriers {
-    /// Forgets everything.
+    /// Clears everything.
     pub fn clear(&mut self) {
         *self = Mbarriers::default();
     }
@@ -105,7 +105,7 @@ impl Mbarriers {
         self.all.range(from..address.saturating_add(bytes as u64)).next().map(|(found, _)| *found)
     }
 
-    /// Makes an mbarrier that waits for `count` arrivals; `write` says who, and when.
+    /// Initialises an mbarrier that expects `count` arrivals; `write` says by which warp and when.
     pub fn init(&mut self, address: u64, count: u64, write: OrdinaryWrite) -> Result<(), Misuse> {
         let overlapped = self.overlapping(address, MBARRIER_BYTES as usize);
         if let Some(other) = overlapped {
@@ -124,14 +124,14 @@ impl Mbarriers {
         Ok(())
     }
 
-    /// A warp executes a fence that lets the async proxy see the mbarriers it covers.
+    /// A warp executes a fence that makes its mbarrier initialisations visible to the async proxy.
     pub fn fence(&mut self, warp: u32, epoch: u64) {
         for barrier in self.all.values_mut() {
             barrier.initialised = barrier.initialised.filter(|write| !write.is_covered_by(warp, epoch));
         }
     }
 
-    /// Ends an mbarrier.
+    /// Invalidates an mbarrier.
     pub fn invalidate(&mut self, address: u64) -> Result<(), Misuse> {
         self.activity += 1;
         self.all.remove(&address).map(drop).ok_or_else(missing)
@@ -147,7 +147,7 @@ impl Mbarriers {
         self.all.get_mut(&address).ok_or_else(missing)
     }
 
-    /// `count` arrivals, which with `drops` no later phase waits for any more; the state before.
+    /// Performs `count` arrivals; with `drops`, later phases expect that many fewer. Returns the state before.
     pub fn arrive(&mut self, address: u64, count: u64, drops: bool) -> Result<PhaseState, Misuse> {
         let barrier = self.get_mut(address)?;
         let state = PhaseState(barrier.phase << PENDING_BITS | barrier.pending);
@@ -168,38 +168,38 @@ impl Mbarriers {
         Ok(state)
     }
 
-    /// Waits for `bytes` more bytes in the current phase.
+    /// Adds `bytes` to the pending transaction count of the current phase.
     pub fn expect_bytes(&mut self, address: u64, bytes: u64) -> Result<(), Misuse> {
         self.completed += self.get_mut(address)?.add_bytes(i64::try_from(bytes).unwrap_or(i64::MAX))?;
         Ok(())
     }
 
-    /// `bytes` bytes of the current phase were copied.
+    /// Subtracts `bytes` copied bytes from the transaction count of the current phase.
     pub fn complete_bytes(&mut self, address: u64, bytes: u64) -> Result<(), Misuse> {
         self.completed += self.get_mut(address)?.add_bytes(-i64::try_from(bytes).unwrap_or(i64::MAX))?;
         Ok(())
     }
 
-    /// Adds what a copy writes to the current phase.
+    /// Adds the writes of a copy to the current phase.
     pub fn add_landing(&mut self, address: u64, landing: Landing) -> Result<(), Misuse> {
         let barrier = self.get_mut(address)?;
         barrier.landings.push(Landing { phase: barrier.phase, ..landing });
         Ok(())
     }
 
-    /// The identity of a copy that its thread and an mbarrier wait for.
+    /// An identifier for a copy for which its thread and an mbarrier wait.
     pub fn track(&mut self) -> u64 {
         self.next_tracked += 1;
         self.tracked.insert(self.next_tracked);
         self.next_tracked
     }
 
-    /// Whether a copy lands now: not if it did already.
+    /// Whether a copy completes now; false if it has completed already.
     pub fn lands(&mut self, tracked: Option<u64>) -> bool {
         tracked.is_none_or(|identity| self.tracked.remove(&identity))
     }
 
-    /// Whether the phase a wait names is over.
+    /// Whether the phase of a wait is complete.
     pub fn is_over(&self, address: u64, wait: Wait) -> Result<bool, Misuse> {
         let barrier = self.all.get(&address).ok_or_else(missing)?;
         match wait {
@@ -214,14 +214,14 @@ impl Mbarriers {
         }
     }
 
-    /// Takes what the copies of completed phases wrote.
+    /// Takes the writes of the copies of completed phases.
     pub fn take_landings(&mut self, address: u64) -> Vec<Landing> {
         let Some(barrier) = self.all.get_mut(&address) else { return Vec::new() };
         let phase = barrier.phase;
         barrier.landings.extract_if(.., |landing| landing.phase < phase).collect()
     }
 
-    /// Ends all of them; the copies that nobody saw land, each with the address of its mbarrier.
+    /// Invalidates all mbarriers; pending copies complete, each with the address of its mbarrier.
     pub fn take_unobserved(&mut self) -> Vec<(u64, Landing)> {
         let all = std::mem::take(&mut self.all).into_iter();
         let mut landings: Vec<(u64, Landing)> = all
@@ -231,10 +231,10 @@ impl Mbarriers {
         landings
     }
 
-    /// Whether letting waits time out was tried often and changed nothing, neither here nor in the `others` of the block's
-    /// state.
+    /// Whether time-outs of waits were tried often without any progress, neither here nor in the `others`, the block's
+    /// other state.
     pub fn is_stuck(&mut self, others: [u64; 3]) -> bool {
-        /// A loop may wait for several mbarriers in turn.
+        /// A loop may wait for several mbarriers alternately.
         const ROUNDS: u32 = 16;
         let [phases, arrived, exited] = others;
         let seen = [self.activity, phases, arrived, exited];
@@ -250,12 +250,12 @@ fn missing() -> Misuse {
 }
 
 impl Mbarrier {
-    /// The warp that initialised it, when the async proxy may not see that.
+    /// The warp that initialised it, if the initialisation may be invisible to the async proxy.
     pub fn unfenced(&self) -> Option<u32> {
         self.initialised.map(|write| write.warp)
     }
 
-    /// Changes what the phase waits for; how many phases that completes.
+    /// Changes the pending counts of the phase; returns the number of phases completed.
     fn add_bytes(&mut self, bytes: i64) -> Result<u64, Misuse> {
         let sum = self.bytes.saturating_add(bytes);
         if sum.unsigned_abs() > LARGEST_COUNT {
@@ -268,7 +268,7 @@ impl Mbarrier {
         Ok(self.complete_if_done())
     }
 
-    /// How many phases completed: one or none.
+    /// Number of phases completed: 0 or 1.
     fn complete_if_done(&mut self) -> u64 {
         let is_done = self.pending == 0 && self.bytes == 0;
         if is_done {
@@ -278,7 +278,7 @@ impl Mbarrier {
         u64::from(is_done)
     }
 
-    /// What the current phase waits for, in words.
+    /// The pending counts of the current phase, in words.
     pub fn describe(&self) -> String {
         let Mbarrier { expected, pending, bytes, phase, .. } = self;
         let parity = phase % 2;
@@ -287,13 +287,13 @@ impl Mbarrier {
 }
 
 impl Landing {
-    /// What a copy issued by a lane writes; its phase is set when it is added to an mbarrier.
+    /// The writes of a copy issued by a lane; the phase is set when the copy is added to an mbarrier.
     pub fn new(pc: u32, warp: u32, lane: usize, address: u64, data: (Vec<u8>, UnknownBytes)) -> Landing {
         let (data, unknown) = data;
         Landing { phase: 0, pc, warp, lane: lane as u32, address, data, unknown, tracked: None }
     }
 
-    /// The same for a copy that its thread may wait for as well.
+    /// The same for a copy for which its thread may wait as well.
     pub fn tracked_as(self, identity: u64) -> Landing {
         Landing { tracked: Some(identity), ..self }
     }

@@ -1,5 +1,5 @@
-//! What a kernel runs on: the launch, its blocks and their warps, and what of them is in flight. Nothing here knows an
-//! instruction or reports a finding.
+//! State of a running kernel: the launch, its blocks and warps, and operations in flight. Nothing here knows
+//! instructions or reports findings.
 
 mod async_matrix;
 mod barriers;

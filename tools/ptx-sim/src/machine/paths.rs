@@ -1,45 +1,45 @@
-//! Paths of diverged lanes that take turns.
+//! Scheduling of diverged paths within a warp.
 //!
-//! Since `sm_70` every thread makes progress (PTX ISA, "Set of SIMT Multiprocessors"): lanes that wait in a loop for what
-//! lanes of their own warp do on another path, as for a lock that one of them holds, wait for a finite time. Diverged lanes
-//! nevertheless run lowest instruction first, so that they meet again as soon as they can, until they have asked memory so
-//! often that they may be waiting.
+//! Since `sm_70` every thread makes progress (PTX ISA, "Set of SIMT Multiprocessors"): lanes that spin on something
+//! that other lanes of their warp do on another path, such as the release of a lock, wait for a finite time. Diverged
+//! lanes run lowest instruction first, so that they reconverge early, until they have accessed memory so often that
+//! they may be spinning.
 
 use std::cmp::Reverse;
 
 use super::warp::Group;
 use crate::lanes::{LANES, lanes};
 
-/// How often diverged lanes read what others may change before another path has a turn. More than a compare-and-swap loop
-/// in which one of 32 lanes succeeds each time.
+/// Number of reads of shared state by diverged lanes before another path gets a turn. More than a compare-and-swap loop
+/// needs in which one of 32 lanes succeeds per iteration.
 const PATIENCE: u32 = 64;
-/// Most instructions of the turn of a path.
+/// Maximum instructions of a path's turn.
 const TURN: u64 = 4096;
 
-/// Which of a warp's paths has its turn.
+/// Which path of a warp runs next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Paths {
-    /// Strong reads of diverged lanes since another path had its turn.
+    /// Strong reads of diverged lanes since the last out-of-order turn.
     reads: u32,
-    /// The lanes that have a turn out of order, and the instruction count at which it ends.
+    /// The lanes with an out-of-order turn, and the instruction count at which it ends.
     turn: Option<(u32, u64)>,
-    /// When each lane had its last turn out of order.
+    /// Time of the last out-of-order turn of each lane.
     last: [u64; LANES],
 }
 
 impl Paths {
-    /// All lanes are together.
+    /// All lanes have reconverged.
     pub fn join(&mut self) {
         (self.reads, self.turn) = (0, None);
     }
 
-    /// Begins a warp.
+    /// Starts a warp.
     pub fn clear(&mut self) {
         *self = Paths::default();
     }
 
-    /// A diverged path accesses memory such that others see it, and reads it if `reads`. What it did may be what other
-    /// paths wait for.
+    /// A diverged path accesses memory visibly to others, and reads it if `reads`. Other paths may be waiting for this
+    /// access.
     pub fn access(&mut self, reads: bool) {
         match self.turn.take() {
             Some(_) => self.reads = 0,
@@ -47,8 +47,8 @@ impl Paths {
         }
     }
 
-    /// Which of the groups that can go on, in no order, goes on after that many instructions. `depth` is how many calls
-    /// deep a group is: functions return before those who did not call them go on.
+    /// The runnable group (in any order) that runs next, at this instruction count. `depth` is the call depth of a
+    /// group: functions return before groups outside the call continue.
     pub fn choose<'a>(
         &mut self,
         ready: impl Iterator<Item = (usize, &'a Group)> + Clone,
@@ -58,7 +58,7 @@ impl Paths {
         let order = |(_, group): &(usize, &Group)| (Reverse(depth(group)), group.pc);
         let lowest = |groups: &mut dyn Iterator<Item = (usize, &'a Group)>| groups.min_by_key(order);
         if let Some((among, end)) = self.turn {
-            // Lanes that met others have done enough.
+            // A turn ends when its lanes reconverge with others.
             let mut mine = ready.clone().filter(|(_, group)| group.lanes & !among == 0);
             if let Some((index, _)) = lowest(&mut mine).filter(|_| steps < end) {
                 return Some(index);

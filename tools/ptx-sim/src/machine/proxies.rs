@@ -1,51 +1,52 @@
-//! Which bytes of shared memory the async proxy does not see yet (PTX ISA, "Proxies", "fence.proxy.async").
+//! Writes to shared memory that the async proxy may not see yet (PTX ISA, "Proxies", "fence.proxy.async").
 //!
-//! An ordinary write is seen by asynchronous copies and `wgmma` after a `fence.proxy.async` of the thread that wrote, or
-//! of one that synchronised with it. Kept for every 16 bytes: the warp that wrote last, and when. A fence covers what its
-//! own warp wrote, and what other warps wrote before the block synchronised last, whoever took part in that.
+//! Asynchronous copies and `wgmma` see an ordinary write after a `fence.proxy.async` of the thread that wrote, or of
+//! one that synchronised with it. For every 16 bytes the last writing warp and its time are stored. A fence covers the
+//! writes of its own warp, and those of other warps before the last barrier of the block, whichever warps took part in
+//! it.
 
 use crate::cluster_addresses::{own_shared, shared_rank};
 
-/// Bytes of which one write is remembered; the async proxy accesses no less.
+/// Granularity at which writes are remembered, bytes; the async proxy never accesses less.
 const GRANULE: u64 = 16;
 
 /// An ordinary write to shared memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OrdinaryWrite {
     pub warp: u32,
-    /// How often the block had synchronised.
+    /// Number of barriers of the block before it.
     pub epoch: u64,
 }
 
 impl OrdinaryWrite {
-    /// Whether a fence that a warp executes covers it.
+    /// Whether a fence executed by a warp covers it.
     pub fn is_covered_by(self, warp: u32, epoch: u64) -> bool {
         self.warp == warp || self.epoch < epoch
     }
 }
 
-/// The writes to the shared memory of the blocks of a cluster that no fence covers.
+/// Writes to the shared memory of a cluster's blocks that no fence covers yet.
 #[derive(Debug)]
 pub(crate) struct Proxies {
-    /// Block by block.
+    /// Last uncovered write to each granule, block by block.
     writes: Vec<Option<OrdinaryWrite>>,
-    /// Those of each block.
+    /// Granules per block.
     of_block: usize,
 }
 
 impl Proxies {
-    /// For so many blocks with so many bytes of shared memory; none where the program makes no use of the async proxy.
+    /// For `blocks` blocks with a number of bytes each; empty if the program does not use the async proxy.
     pub fn new(blocks: usize, bytes: usize) -> Proxies {
         let of_block = bytes.div_ceil(GRANULE as usize);
         Proxies { writes: vec![None; blocks * of_block], of_block }
     }
 
-    /// Whether writes are kept at all.
+    /// Whether writes are tracked.
     pub fn is_watching(&self) -> bool {
         !self.writes.is_empty()
     }
 
-    /// Forgets everything.
+    /// Clears everything.
     pub fn clear(&mut self) {
         self.writes.fill(None);
     }
@@ -74,7 +75,7 @@ impl Proxies {
         self.writes.iter_mut().for_each(|write| *write = write.filter(|write| !write.is_covered_by(warp, epoch)));
     }
 
-    /// The warp that wrote some of the bytes last without a fence that covers it.
+    /// The last warp that wrote part of the bytes without a covering fence.
     pub fn unfenced(&mut self, address: u64, bytes: usize) -> Option<u32> {
         self.granules(address, bytes).iter().flatten().next().map(|write| write.warp)
     }

@@ -1,4 +1,4 @@
-//! The registers of a warp, and which of their values are undetermined.
+//! The registers of a warp, with undetermined bits.
 
 use std::collections::HashMap;
 
@@ -6,24 +6,24 @@ use crate::lanes::{LANES, lanes};
 use crate::program::Slot;
 use crate::unknown::{Origin, Unknown};
 
-/// Registers of a warp, by slot and lane.
+/// Register values by slot and lane.
 pub(crate) struct Registers {
     /// Index of the warp.
     pub warp: u32,
     pub values: Vec<[u64; LANES]>,
-    /// Lanes in which the register was written and all of its value is known.
+    /// Lanes in which the register was written and is fully known.
     pub initialised: Vec<u32>,
-    /// What is not known in the other lanes; of those that are absent here nothing was written.
+    /// Undetermined bits in the other lanes; a lane without an entry was never written.
     unknown: HashMap<Slot, Box<[Option<Unknown>; LANES]>>,
 }
 
 impl Registers {
-    /// So many registers that nothing wrote.
+    /// `count` registers, all unwritten.
     pub fn new(count: usize) -> Registers {
         Registers { warp: 0, values: vec![[0; LANES]; count], initialised: vec![0; count], unknown: HashMap::new() }
     }
 
-    /// Forgets what is not known, before [`Registers::initialised`] is set anew.
+    /// Clears the undetermined bits before [`Registers::initialised`] is set.
     pub fn clear(&mut self, warp: u32) {
         self.warp = warp;
         self.unknown.clear();
@@ -40,13 +40,13 @@ impl Registers {
         }
     }
 
-    /// The lanes in which a register is not 0.
+    /// The lanes in which a register is non-zero.
     pub fn nonzero(&self, slot: Slot) -> u32 {
         let bits = self.values[slot as usize].iter().zip(0..).map(|(value, lane)| u32::from(*value != 0) << lane);
         bits.fold(0, |mask, bit| mask | bit)
     }
 
-    /// What is not known of a register in a lane.
+    /// The undetermined bits of a register in a lane.
     pub fn unknown(&self, slot: Slot, lane: usize) -> Option<Unknown> {
         if self.initialised[slot as usize] >> lane & 1 == 1 {
             return None;
@@ -58,7 +58,7 @@ impl Registers {
         Some(self.unknown.get(&slot).and_then(|unknown| unknown[lane]).unwrap_or_else(never))
     }
 
-    /// Takes a register of a lane as one that nothing wrote.
+    /// Makes a register of a lane unwritten.
     pub fn unset(&mut self, slot: Slot, lane: usize) {
         self.values[slot as usize][lane] = 0;
         self.initialised[slot as usize] &= !(1 << lane);
@@ -67,7 +67,7 @@ impl Registers {
         }
     }
 
-    /// Says what is not known of a register in a lane.
+    /// Sets the undetermined bits of a register in a lane.
     pub fn set_unknown(&mut self, slot: Slot, lane: usize, unknown: Option<Unknown>) {
         let initialised = &mut self.initialised[slot as usize];
         match unknown {
@@ -79,13 +79,13 @@ impl Registers {
         }
     }
 
-    /// The lanes of `among` in which some of the registers are not all known.
+    /// The lanes of `among` in which one of the registers is not fully known.
     pub fn lanes_with_unknown(&self, slots: &[Slot], among: u32) -> u32 {
         among & !slots.iter().fold(u32::MAX, |known, slot| known & self.initialised[*slot as usize])
     }
 
-    /// What is not known of a value that is computed from all of the registers, in the lanes of `among` where that is
-    /// something: all bits.
+    /// Undetermined bits of a value computed from all of the registers, for the lanes of `among` that have any: all
+    /// bits of the value.
     pub fn computed_from(&self, slots: &[Slot], among: u32) -> Vec<(usize, Unknown)> {
         let of_lane = |lane: usize| {
             let first = slots.iter().find_map(|slot| self.unknown(*slot, lane))?;

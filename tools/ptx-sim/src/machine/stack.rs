@@ -1,37 +1,37 @@
-//! The local memory of a thread: a frame for the entry and for each function that runs.
+//! The local memory of a thread: one frame for the entry and one per active function call.
 
 use crate::memory::{Bytes, OutOfBounds, State};
 use crate::program::FrameLayout;
 use crate::unknown::{Read, Unknown, UnknownBytes};
 
-/// Least distance of frames: an address that leaves its frame meets no other.
+/// Minimum distance of frames: an address that leaves its frame hits no other.
 const RED_ZONE: u64 = 32;
-/// Frames are at multiples of this.
+/// Alignment of frames.
 const ALIGNMENT: u64 = 16;
 
-/// The local memory of one call, and what it goes back to.
+/// The local memory of one call, and its return information.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     /// Its first address.
     pub base: u64,
-    /// The end of what loads and stores reach, from `base` on.
+    /// Bytes accessible to loads and stores, from `base` on.
     reachable: u64,
     /// Its end.
     end: u64,
-    /// The call, but for the entry.
+    /// The call; `None` for the entry.
     pub caller: Option<Caller>,
 }
 
-/// What a function goes back to.
+/// Return information of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// Number of the function that was called.
+    /// Number of the called function.
     pub function: usize,
     /// Index of the call in the program.
     pub call: u32,
-    /// Index of the instruction that calls.
+    /// Index of the call instruction.
     pub pc: u32,
-    /// What the registers of the function held, where it may have been running, and what was not known of that.
+    /// Saved registers of a recursive function, with their undetermined bits.
     pub saved: Vec<(u64, Option<Unknown>)>,
 }
 
@@ -43,23 +43,23 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// Begins a thread whose entry has that frame.
+    /// Starts a thread with the frame of its entry.
     pub fn start(&mut self, entry: FrameLayout) {
         self.frames.clear();
         self.push(entry, None);
     }
 
-    /// The frame that runs.
+    /// The current frame.
     pub fn top(&self) -> Option<&Frame> {
         self.frames.last()
     }
 
-    /// All frames, that of the entry first.
+    /// All frames, the entry's first.
     pub fn frames(&self) -> &[Frame] {
         &self.frames
     }
 
-    /// Adds a frame of which nothing is written; its first address.
+    /// Pushes an unwritten frame and returns its address.
     pub fn push(&mut self, layout: FrameLayout, caller: Option<Caller>) -> u64 {
         let free = self.frames.last().map_or(0, |frame| frame.end + RED_ZONE);
         let base = free.next_multiple_of(layout.alignment.max(ALIGNMENT));
@@ -69,12 +69,12 @@ impl Stack {
         base
     }
 
-    /// Takes the frame that runs away.
+    /// Pops the current frame.
     pub fn pop(&mut self) -> Option<Frame> {
         self.frames.pop()
     }
 
-    /// Makes the frame that runs larger; the address of the new bytes.
+    /// Extends the current frame and returns the address of the new bytes.
     pub fn allocate(&mut self, bytes: u64, alignment: u64) -> u64 {
         let Some(frame) = self.frames.last_mut() else { return 0 };
         let address = frame.end.next_multiple_of(alignment.max(1));
@@ -84,12 +84,12 @@ impl Stack {
         address
     }
 
-    /// The end of the frame that runs.
+    /// The end of the current frame.
     pub fn end(&self) -> u64 {
         self.frames.last().map_or(0, |frame| frame.end)
     }
 
-    /// Takes away what was added to the frame that runs since its end was there; false when it never was.
+    /// Shrinks the current frame to an earlier end; false if its end was never there.
     pub fn shrink(&mut self, end: u64) -> bool {
         match self.frames.last_mut() {
             Some(frame) if (frame.base..=frame.end).contains(&end) => {
@@ -101,34 +101,34 @@ impl Stack {
         }
     }
 
-    /// Reads `data.len()` bytes of one frame.
+    /// Reads `data.len()` bytes of a frame.
     pub fn load(&self, address: u64, data: &mut [u8]) -> Result<State, OutOfBounds> {
         self.check(address, data.len())?;
         self.bytes.load(address, data)
     }
 
-    /// Writes `data` to one frame.
+    /// Writes `data` to a frame.
     pub fn store(&mut self, address: u64, data: &[u8]) -> Result<bool, OutOfBounds> {
         self.check(address, data.len())?;
         self.bytes.store(address, data)
     }
 
-    /// The first address of the frame that runs.
+    /// The address of the current frame.
     pub fn base(&self) -> u64 {
         self.frames.last().map_or(0, |frame| frame.base)
     }
 
-    /// What is not known of bytes that were read just now.
+    /// The undetermined bits of bytes just read.
     pub fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
         self.bytes.unknown(read, data)
     }
 
-    /// Says what is not known of bytes that were written just now.
+    /// Sets the undetermined bits of bytes just written.
     pub fn set_unknown(&mut self, address: u64, unknown: &UnknownBytes) {
         self.bytes.set_unknown(address, unknown);
     }
 
-    /// The bytes of a read of something that a call passes, and what is not known of them.
+    /// Reads bytes passed by a call, with their undetermined bits.
     pub fn passed(&self, read: Read) -> (Vec<u8>, UnknownBytes) {
         let mut data = vec![0; read.bytes as usize];
         let unknown = match self.bytes.load(read.address, &mut data) {
@@ -138,7 +138,7 @@ impl Stack {
         (data, unknown)
     }
 
-    /// Writes bytes that a call passes, of which some are not known.
+    /// Writes bytes passed by a call, with their undetermined bits.
     pub fn pass(&mut self, address: u64, data: &[u8], unknown: &UnknownBytes) {
         if self.bytes.store(address, data).is_ok() && !unknown.is_empty() {
             self.bytes.set_unknown(address, unknown);

@@ -1,4 +1,4 @@
-//! A warp: registers, local memory, where its lanes are.
+//! A warp: registers, local memory, and positions of its lanes.
 
 use std::collections::VecDeque;
 
@@ -13,20 +13,20 @@ use crate::lanes::{LANES, lanes};
 use crate::program::{Guard, Initial, Program, Slot, Special};
 use crate::unknown::UnknownBytes;
 
-/// What a group of lanes does.
+/// State of a group of lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It can execute its next instruction.
+    /// Ready to execute the next instruction.
     Ready,
-    /// It waits for other lanes of the warp at a collective instruction.
+    /// Waiting for other lanes of the warp at a collective instruction.
     AtCollective,
-    /// It arrived at a barrier in that phase of it.
+    /// Arrived at a barrier, in a phase of it.
     AtBarrier { barrier: usize, phase: u64 },
-    /// It waits for the end of that phase of the mbarrier at that shared address.
+    /// Waiting for the end of a phase of the mbarrier at a shared address.
     AtMbarrier { mbarrier: u64, phase: u64 },
 }
 
-/// Lanes that are at the same instruction.
+/// Lanes at the same instruction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     pub pc: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Group {
     pub progress: Progress,
 }
 
-/// A copy begun by `cp.async`, with the data it will write.
+/// A copy issued by `cp.async`, with its data.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingCopy {
     /// Number of the commit group it belongs to.
@@ -47,9 +47,9 @@ pub(crate) struct PendingCopy {
     pub address: u64,
     pub bytes: u8,
     pub data: [u8; 16],
-    /// What is not known of the data.
+    /// The undetermined bits of the data.
     pub unknown: UnknownBytes,
-    /// Set when an mbarrier waits for it as well.
+    /// Its identifier if an mbarrier waits for it as well.
     pub tracked: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct PendingCopy {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AsyncCopies {
     pub pending: VecDeque<PendingCopy>,
-    /// Number of groups committed so far, which is the number of the group being filled.
+    /// Number of committed groups, which is the number of the open group.
     pub committed: u32,
 }
 
@@ -73,29 +73,29 @@ pub(crate) struct Warp {
     pub existing: u32,
     /// Lanes that have exited.
     pub exited: u32,
-    /// In no order; empty when all lanes have exited.
+    /// Groups in any order; empty when all lanes have exited.
     pub groups: Vec<Group>,
-    /// Which of the groups has its turn.
+    /// Which group runs next.
     pub paths: Paths,
     pub registers: Registers,
-    /// Local memory of each lane; empty when the entry has none and calls nothing.
+    /// Local memory of each lane; empty if the entry uses none and calls nothing.
     pub local: Vec<Stack>,
     pub copies: Vec<AsyncCopies>,
-    /// Phase of the cluster's barrier in which it arrived there last.
+    /// Phase of the cluster barrier in which it last arrived.
     pub cluster_phase: Option<u64>,
-    /// Lanes that arrived at the cluster's barrier and have not waited for it since.
+    /// Lanes that arrived at the cluster barrier and have not waited since.
     pub cluster_arrived: u32,
     pub matrix: AsyncMatrix,
-    /// Whether a wait for an mbarrier returns false now instead of waiting.
+    /// Whether a wait for an mbarrier returns false now instead of blocking.
     pub impatient: bool,
     /// Instructions executed.
     pub steps: u64,
-    /// What each lane read last of global memory by an instruction that a loop may wait with: which, where and what.
+    /// Each lane's last read of global memory by an instruction that may spin: instruction, address and value.
     pub last_read: [(u32, u64, u64); LANES],
 }
 
 impl Warp {
-    /// A warp that has not started.
+    /// A warp before its start.
     pub fn new(program: &Program) -> Warp {
         let count = program.registers.len();
         let stacks = if program.uses_stack { LANES } else { 0 };
@@ -119,7 +119,7 @@ impl Warp {
         }
     }
 
-    /// Begins warp `index` of the cluster with that number in the grid.
+    /// Starts warp `index` of the cluster with that number in the grid.
     pub fn start(&mut self, machine: &Machine<'_>, cluster: u64, index: u32) {
         let program = machine.program;
         let (place, in_block) = machine.warp_place(cluster, index);
@@ -145,7 +145,7 @@ impl Warp {
         for (slot, initial) in program.registers.iter().enumerate() {
             self.registers.initialised[slot] = if *initial == Initial::Undefined { 0 } else { u32::MAX };
             match initial {
-                // What an earlier block left must not show.
+                // Values of an earlier block must not remain.
                 Initial::Undefined => self.registers.values[slot] = [0; LANES],
                 Initial::Constant(value) => self.registers.values[slot] = [*value; LANES],
                 Initial::Shared(address) => {
@@ -161,17 +161,17 @@ impl Warp {
         }
     }
 
-    /// The warp, by its block.
+    /// The rank of its block and its index there.
     pub fn name(&self) -> WarpName {
         WarpName { rank: self.rank, in_block: self.in_block }
     }
 
-    /// Lanes that have a thread that runs.
+    /// Lanes whose thread exists and has not exited.
     pub fn live(&self) -> u32 {
         self.existing & !self.exited
     }
 
-    /// The first copy of each of some lanes that only its thread can wait for, and did not.
+    /// For each given lane, the first copy for which only its thread can wait and has not.
     pub fn forgotten_copies(&self, among: u32) -> Vec<(u32, PendingCopy)> {
         let first_of = |lane: usize| {
             let forgotten = self.copies[lane].pending.iter().find(|copy| copy.tracked.is_none());
@@ -185,7 +185,7 @@ impl Warp {
         self.registers.values[slot as usize][lane]
     }
 
-    /// The lanes for which a guard holds.
+    /// The lanes in which a guard is true.
     pub fn guarded(&self, guard: Guard, among: u32) -> u32 {
         let holds = self.registers.nonzero(guard.slot);
         among & if guard.negated { !holds } else { holds }
@@ -218,7 +218,7 @@ fn special_value(special: Special, machine: &Machine<'_>, warp: u32, lane: u32, 
             pick(less, below) | pick(equal, mine) | pick(greater, !(below | mine))
         }
         Special::Fixed(value) | Special::SystemShared(value) => value,
-        // The halves of an address (driver_abi.h of cooperative groups); the driver sets no others.
+        // Halves of an address (driver_abi.h of cooperative groups); the driver sets no other register.
         Special::Environment(1) => (machine.grid_workspace.unwrap_or(0) >> 32) as u32,
         Special::Environment(2) => machine.grid_workspace.unwrap_or(0) as u32,
         Special::Environment(_) => 0,

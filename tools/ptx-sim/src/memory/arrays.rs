@@ -1,17 +1,17 @@
-//! CUDA arrays, texture and surface objects in global memory.
+//! CUDA arrays and texture and surface objects in global memory.
 
 use super::error::{MemoryError, OutOfBounds};
 use super::global::GlobalMemory;
 use super::texels::{Geometry, TexelFormat, Texels};
 use super::texture_objects::{Object, Sampler, Texture};
 
-/// What a driver does.
+/// Operations of a driver.
 impl GlobalMemory {
-    /// Allocates an array of texels, of which nothing was written: plain accesses of kernels to it are out of bounds. Dimensions
-    /// that the geometry does not have are 1. Freed by [`Self::free`].
+    /// Allocates an array of unwritten texels. Plain accesses of kernels to it are out of bounds. Dimensions that the
+    /// geometry lacks are 1. Freed by [`Self::free`].
     ///
     /// # Errors
-    /// When a dimension is 0, or it is larger than there is memory for.
+    /// If a dimension is 0, or the memory is too small.
     pub fn allocate_array(
         &mut self,
         name: &str,
@@ -29,7 +29,7 @@ impl GlobalMemory {
         Ok(texels)
     }
 
-    /// Makes a texture object and returns its handle (`cuTexObjectCreate`).
+    /// Creates a texture object and returns its handle (`cuTexObjectCreate`).
     ///
     /// # Errors
     /// As [`Texture::new`].
@@ -38,7 +38,7 @@ impl GlobalMemory {
         Ok(self.add_object(Object::Texture(texture)))
     }
 
-    /// Makes a surface object of an array and returns its handle (`cuSurfObjectCreate`).
+    /// Creates a surface object of an array and returns its handle (`cuSurfObjectCreate`).
     pub fn create_surface(&mut self, texels: Texels) -> u64 {
         self.add_object(Object::Surface(texels))
     }
@@ -46,7 +46,7 @@ impl GlobalMemory {
     /// Destroys a texture object (`cuTexObjectDestroy`).
     ///
     /// # Errors
-    /// When the handle is of none.
+    /// If there is no such object.
     pub fn destroy_texture(&mut self, handle: u64) -> Result<(), MemoryError> {
         self.texture(handle).map(drop).and_then(|()| self.remove_object(handle)).map_err(no_object(handle, "texture"))
     }
@@ -54,7 +54,7 @@ impl GlobalMemory {
     /// Destroys a surface object (`cuSurfObjectDestroy`).
     ///
     /// # Errors
-    /// When the handle is of none.
+    /// If there is no such object.
     pub fn destroy_surface(&mut self, handle: u64) -> Result<(), MemoryError> {
         self.surface(handle).map(drop).and_then(|()| self.remove_object(handle)).map_err(no_object(handle, "surface"))
     }
@@ -64,9 +64,9 @@ fn no_object(handle: u64, kind: &'static str) -> impl Fn(&'static str) -> Memory
     move |what| MemoryError::NoObject { handle, kind, what }
 }
 
-/// As kernels reach them.
+/// Accesses of kernels.
 impl GlobalMemory {
-    /// The texture object of a handle; what is wrong with that, otherwise.
+    /// The texture object of a handle, or what is wrong with the handle.
     pub(crate) fn texture(&self, handle: u64) -> Result<&Texture, &'static str> {
         match self.object(handle)? {
             Object::Texture(texture) => Ok(texture),
@@ -74,7 +74,7 @@ impl GlobalMemory {
         }
     }
 
-    /// The texels of the surface object of a handle; what is wrong with that, otherwise.
+    /// The texels of the surface object of a handle, or what is wrong with the handle.
     pub(crate) fn surface(&self, handle: u64) -> Result<&Texels, &'static str> {
         match self.object(handle)? {
             Object::Surface(texels) => Ok(texels),
@@ -82,7 +82,7 @@ impl GlobalMemory {
         }
     }
 
-    /// What messages call the memory that texels lie in.
+    /// Name in messages of the memory that holds texels.
     pub(crate) fn name_of(&self, texels: &Texels) -> &str {
         self.allocation_at(texels.address).map_or("memory that is not there", |found| found.name)
     }

@@ -7,44 +7,44 @@ use super::texels::Texels;
 use crate::lane_accesses::LaneAccesses;
 use crate::lanes::{LANES, lanes};
 
-/// As a launch, in place of those that cannot be told.
+/// Launch number for reads by unidentified readers.
 pub(super) const ALWAYS_READ: u64 = u64::MAX;
 
-/// Memory of the host that kernels reach at the address that the host has for it.
+/// Host memory that kernels access at its host address.
 pub trait HostWords: Send + Sync {
-    /// The words of 8 bytes that hold it: the first one at the address rounded down to a multiple of 8, as many as it takes.
+    /// Its 8-byte words: the first at the address rounded down to a multiple of 8, the last containing the final byte.
     fn words(&self) -> &[AtomicU64];
 }
 
-/// One allocation. Kernel threads of several blocks reach it at once, hence the atomics; relaxed order is enough, since
-/// whoever joins the worker threads afterwards synchronises with them. Offsets and sizes are those of accesses that lie in a
-/// live buffer.
+/// One allocation. Kernel threads of several blocks access it concurrently, hence the atomics. Relaxed order is enough:
+/// joining the worker threads synchronises with them. Offsets and sizes must be those of accesses that lie in a live
+/// buffer.
 pub(super) struct Buffer {
     pub name: String,
     pub address: u64,
     pub bytes: u64,
-    /// What it holds, if it is a CUDA array.
+    /// Layout and format of its texels, if it is a CUDA array.
     pub texels: Option<Texels>,
-    /// The last launch that read here; [`ALWAYS_READ`] where somebody else did or may.
+    /// The last launch that read it; [`ALWAYS_READ`] if others did or may.
     last_read: AtomicU64,
     contents: Contents,
 }
 
 enum Contents {
-    /// Freed.
+    /// Whether it was freed.
     Gone,
     Own {
         /// In little-endian order.
         words: Box<[AtomicU64]>,
-        /// One bit for each byte of a word: whether it was written.
+        /// For each word, one bit per byte: whether it was written.
         initialised: Box<[AtomicU8]>,
     },
-    /// The host may have written all of it.
+    /// Whether the host may have written all of it.
     Host(Arc<dyn HostWords>),
 }
 
 impl Buffer {
-    /// A buffer of which nothing was written; `None` when there is no memory for it.
+    /// An unwritten buffer; `None` if the host is out of memory.
     pub fn new(name: &str, address: u64, bytes: u64) -> Option<Buffer> {
         let words = usize::try_from(bytes.div_ceil(8)).ok()?;
         Some(Buffer {
@@ -60,7 +60,7 @@ impl Buffer {
         })
     }
 
-    /// A buffer in memory of the host; `None` when `words` are too few.
+    /// A buffer in host memory; `None` if `words` are too few.
     pub fn of_host(name: &str, address: u64, bytes: u64, words: Arc<dyn HostWords>) -> Option<Buffer> {
         let needed = (address % 8).checked_add(bytes)?.div_ceil(8);
         let contents = Contents::Host(words);
@@ -77,7 +77,7 @@ impl Buffer {
         }
     }
 
-    /// Which bytes were written; `None` where that is not known.
+    /// Which bytes were written; `None` if unknown.
     fn initialised(&self) -> Option<&[AtomicU8]> {
         match &self.contents {
             Contents::Own { initialised, .. } => Some(initialised),
@@ -85,24 +85,24 @@ impl Buffer {
         }
     }
 
-    /// An offset as one from the first word on.
+    /// An offset relative to the first word.
     fn place_in_words(&self, offset: u64) -> u64 {
         offset + self.address % 8
     }
 
-    /// Gives the contents back.
+    /// Frees the contents.
     pub fn free(&mut self) {
         self.contents = Contents::Gone;
     }
 
-    /// Says that a launch reads here.
+    /// Records a read by a launch.
     pub fn note_read(&self, launch: u64) {
         if self.last_read.load(Relaxed) < launch {
             self.last_read.fetch_max(launch, Relaxed);
         }
     }
 
-    /// Whether anybody has read here since that launch.
+    /// Whether the buffer was read since a launch.
     pub fn is_read_after(&self, launch: u64) -> bool {
         self.last_read.load(Relaxed) > launch
     }
@@ -115,7 +115,7 @@ impl Buffer {
         self.address + self.bytes
     }
 
-    /// Reads `data.len()` bytes from `offset` on; true when all of them were written before.
+    /// Reads `data.len()` bytes at `offset`; true if all of them were written.
     pub fn load(&self, offset: u64, data: &mut [u8]) -> bool {
         let (words, initialised) = (self.words(), self.initialised());
         let mut offset = self.place_in_words(offset);
@@ -134,7 +134,7 @@ impl Buffer {
         all_initialised
     }
 
-    /// Writes `data` from `offset` on.
+    /// Writes `data` at `offset`.
     pub fn store(&self, offset: u64, data: &[u8]) {
         let mut offset = self.place_in_words(offset);
         let mut rest = data;
@@ -149,7 +149,7 @@ impl Buffer {
         }
     }
 
-    /// Reads what the lanes of a warp do, which lies inside; `None` when some of it was never written.
+    /// Reads for the lanes of a warp, within the buffer; `None` if a byte was never written.
     pub fn load_lanes<const BYTES: usize>(&self, accesses: &LaneAccesses) -> Option<[[u8; BYTES]; LANES]> {
         let (words, initialised) = (self.words(), self.initialised());
         let mut all = [[0; BYTES]; LANES];
@@ -167,8 +167,8 @@ impl Buffer {
         all_initialised.then_some(all)
     }
 
-    /// Writes what the lanes of a warp do, which lies inside, in the order of the lanes. What several write to one word is
-    /// written together.
+    /// Writes for the lanes of a warp, within the buffer and in lane order. Values of several lanes for one word are
+    /// combined into one write.
     pub fn store_lanes<const BYTES: usize>(&self, accesses: &LaneAccesses, data: &[[u8; BYTES]; LANES]) {
         let (mut word, mut value, mut bytes) = (0, 0, 0);
         for lane in lanes(accesses.active) {
@@ -192,7 +192,7 @@ impl Buffer {
         }
     }
 
-    /// Replaces the `bytes` (at most 8, naturally aligned) bytes at `offset` by `update` of them as one atomic operation;
+    /// Atomically replaces the `bytes` (at most 8, naturally aligned) bytes at `offset` by `update` of them; returns
     /// the old value and whether it was initialised.
     pub fn update(&self, offset: u64, bytes: u32, update: &dyn Fn(u64) -> u64) -> (u64, bool) {
         let offset = self.place_in_words(offset);
@@ -208,7 +208,7 @@ impl Buffer {
         ((old & mask) >> shift, initialised)
     }
 
-    /// Takes `bytes` bytes from `offset`, a multiple of 8, on as never written.
+    /// Marks `bytes` bytes at `offset`, a multiple of 8, as unwritten.
     pub fn forget_range(&self, offset: u64, bytes: u64) {
         let Some(initialised) = self.initialised() else { return };
         for word in offset / 8..(offset + bytes).div_ceil(8) {
@@ -216,7 +216,7 @@ impl Buffer {
         }
     }
 
-    /// The first of `bytes` bytes from `offset` on that was never written.
+    /// The first unwritten byte among `bytes` bytes at `offset`.
     pub fn first_unwritten(&self, offset: u64, bytes: u64) -> Option<u64> {
         let initialised = self.initialised()?;
         let end = offset + bytes;
@@ -233,7 +233,7 @@ impl Buffer {
         self.initialised().is_none_or(|written| written[(offset / 8) as usize].load(Relaxed) >> (offset % 8) & 1 == 1)
     }
 
-    /// Makes the byte at `offset` one that nothing wrote.
+    /// Marks the byte at `offset` as unwritten.
     pub fn forget(&self, offset: u64) {
         if let Some(initialised) = self.initialised() {
             initialised[(offset / 8) as usize].fetch_and(!(1 << (offset % 8)), Relaxed);
@@ -246,7 +246,7 @@ impl Buffer {
             self.words()[word].store(value, Relaxed);
         } else {
             let mask = byte_mask(bytes);
-            // A neighbour's bytes may change at the same time: only ours are replaced.
+            // Adjacent bytes may change concurrently: only the selected bytes are replaced.
             let replace = |old: u64| Some(old & !mask | value & mask);
             let _ = self.words()[word].fetch_update(Relaxed, Relaxed, replace);
         }
@@ -262,7 +262,7 @@ impl Buffer {
     }
 }
 
-/// Spreads one bit per byte to the eight bits of that byte.
+/// Expands one bit per byte to the eight bits of that byte.
 fn byte_mask(bytes: u8) -> u64 {
     (0..8).filter(|byte| bytes >> byte & 1 != 0).map(|byte| 0xff << (8 * byte)).sum()
 }

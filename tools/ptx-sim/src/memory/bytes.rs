@@ -1,4 +1,4 @@
-//! Memory of one block or thread: bytes that know whether they were written and whether a copy to them is in flight.
+//! Memory of one block or thread: bytes with flags for "written" and "copy in flight".
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 const INITIALISED: u8 = 1;
 const IN_FLIGHT: u8 = 2;
 
-/// What a read met.
+/// Problems of a read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct State {
     /// Some byte was never written.
@@ -26,7 +26,7 @@ pub(crate) struct Bytes {
     start: u64,
     data: Vec<u8>,
     state: Vec<u8>,
-    /// What is not known of bytes that are not initialised, by index; nothing was written to those that are absent.
+    /// Undetermined bits of bytes that are not initialised, by index; a byte without an entry was never written.
     unknown: HashMap<usize, Unknown>,
 }
 
@@ -36,12 +36,12 @@ impl Bytes {
         Bytes { start, data: vec![0; bytes], state: vec![0; bytes], unknown: HashMap::new() }
     }
 
-    /// Whether `bytes` bytes at `address` are all its own.
+    /// Whether `bytes` bytes at `address` lie inside.
     pub fn contains(&self, address: u64, bytes: usize) -> bool {
         self.range(address, bytes).is_ok()
     }
 
-    /// Makes `bytes` bytes at `address` its own, of which nothing is written.
+    /// Extends the memory by `bytes` unwritten bytes at `address`.
     pub fn renew(&mut self, address: u64, bytes: usize) {
         let (first, end) = ((address - self.start) as usize, (address - self.start) as usize + bytes);
         if self.data.len() < end {
@@ -54,13 +54,13 @@ impl Bytes {
         }
     }
 
-    /// Forgets everything that was written.
+    /// Marks everything as unwritten.
     pub fn clear(&mut self) {
         self.state.fill(0);
         self.unknown.clear();
     }
 
-    /// Reads `data.len()` bytes; what was never written or is in flight reads as it was before.
+    /// Reads `data.len()` bytes; unwritten bytes and targets of copies in flight keep their previous contents.
     pub fn load(&self, address: u64, data: &mut [u8]) -> Result<State, OutOfBounds> {
         let range = self.range(address, data.len())?;
         data.copy_from_slice(&self.data[range.clone()]);
@@ -68,7 +68,7 @@ impl Bytes {
         Ok(State { uninitialised: state.contains(&0), in_flight: state.iter().any(|state| state & IN_FLIGHT != 0) })
     }
 
-    /// What is not known of the bytes of a read that lies inside. Bits that are not known read as zeros.
+    /// The undetermined bits of a read inside the memory. Undetermined bits read as zeros.
     #[cold]
     pub fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
         let mut unknown = UnknownBytes::default();
@@ -78,7 +78,7 @@ impl Bytes {
             if self.state[first + index] & INITIALISED != 0 {
                 continue;
             }
-            // Its address is that of the first byte that nobody wrote.
+            // Its address is that of the first unwritten byte.
             let address = read.address + index as u64;
             let origin = *origin.get_or_insert(Origin::Memory(Read { address, ..read }));
             let never = Unknown { bits: 0xff, origin, is_computed: false };
@@ -89,7 +89,7 @@ impl Bytes {
         unknown
     }
 
-    /// Says what is not known of bytes that were written just now, from `address` on.
+    /// Sets the undetermined bits of bytes just written at `address`.
     #[cold]
     pub fn set_unknown(&mut self, address: u64, unknown: &UnknownBytes) {
         let first = (address - self.start) as usize;
@@ -101,7 +101,7 @@ impl Bytes {
         }
     }
 
-    /// Writes `data`; true when a copy to some of the bytes is in flight.
+    /// Writes `data`; true if a copy to some of the bytes is in flight.
     pub fn store(&mut self, address: u64, data: &[u8]) -> Result<bool, OutOfBounds> {
         let range = self.range(address, data.len())?;
         self.data[range.clone()].copy_from_slice(data);
@@ -113,7 +113,7 @@ impl Bytes {
         Ok(in_flight)
     }
 
-    /// Reads what the lanes of a warp do; `None` when some of it lies outside, was never written or is in flight.
+    /// Reads for the lanes of a warp; `None` if a byte lies outside, is unwritten or is the target of a copy in flight.
     pub fn load_lanes<const BYTES: usize>(&self, accesses: &LaneAccesses) -> Option<[[u8; BYTES]; LANES]> {
         if !self.contains_lanes(accesses) {
             return None;
@@ -128,8 +128,8 @@ impl Bytes {
         all_initialised.then_some(all)
     }
 
-    /// Writes what the lanes of a warp do, in the order of the lanes; false, and nothing is written, when some of it lies
-    /// outside or a copy to it is in flight.
+    /// Writes for the lanes of a warp, in lane order. False, with nothing written, if a byte lies outside or is the
+    /// target of a copy in flight.
     pub fn store_lanes<const BYTES: usize>(&mut self, accesses: &LaneAccesses, data: &[[u8; BYTES]; LANES]) -> bool {
         if !self.contains_lanes(accesses) {
             return false;
@@ -154,7 +154,7 @@ impl Bytes {
         end.is_some_and(|end| end <= self.data.len() as u64)
     }
 
-    /// Marks the target of an asynchronous copy; true when another copy to some of the bytes is in flight.
+    /// Marks the target of an asynchronous copy; true if another copy to some of the bytes is in flight.
     pub fn begin_copy(&mut self, address: u64, bytes: usize) -> Result<bool, OutOfBounds> {
         let range = self.range(address, bytes)?;
         let mut in_flight = false;
@@ -165,7 +165,7 @@ impl Bytes {
         Ok(in_flight)
     }
 
-    /// Completes a copy begun at `address`.
+    /// Completes a copy to `address`.
     pub fn finish_copy(&mut self, address: u64, data: &[u8], unknown: &UnknownBytes) {
         if let Ok(range) = self.range(address, data.len()) {
             self.data[range.clone()].copy_from_slice(data);

@@ -1,4 +1,4 @@
-//! Global memory: named buffers far apart in a 64-bit address space.
+//! Global memory: named buffers, widely spaced in a 64-bit address space.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,56 +15,56 @@ use crate::lane_accesses::LaneAccesses;
 use crate::lanes::LANES;
 use crate::parse::Space;
 
-/// Addresses of buffers are multiples of this.
+/// Alignment of buffers.
 const ALIGNMENT: u64 = 256;
-/// The least first address of a memory: an address cut to 32 bits hits nothing.
+/// Lowest possible start of a memory: an address truncated to 32 bits hits nothing.
 const LEAST_ADDRESS: u64 = 1 << 32;
-/// The first buffer's address where nobody says otherwise.
+/// Default address of the first buffer.
 const FIRST_ADDRESS: u64 = 0x0007_0000_0000;
-/// Buffers end below this address.
+/// Upper bound of buffer addresses.
 const LAST_ADDRESS: u64 = 1 << 46;
-/// Least distance from the end of a buffer to the next one.
+/// Minimum gap between buffers.
 const RED_ZONE: u64 = 64 << 10;
-/// From this distance on nothing is said of the nearest buffer.
+/// Maximum distance at which messages mention the nearest buffer.
 const FAR: u64 = 1 << 40;
 
-/// The global memory of a simulated GPU. Buffers start at multiples of 256 bytes above 4 GiB and lie at least their own
-/// size and 64 KiB apart; addresses are never used twice, so that a use after free is seen.
+/// The global memory of a simulated GPU. Buffers start at multiples of 256 bytes above 4 GiB, separated by at least
+/// their own size and 64 KiB. Addresses are never reused, so that a use after free is detected.
 pub struct GlobalMemory {
-    /// Where buffers may lie.
+    /// Address range of buffers.
     pub(super) addresses: Range<u64>,
-    /// In order of address.
+    /// Buffers in order of address.
     buffers: Vec<Buffer>,
-    /// Memory of the host, at addresses outside; in order of address.
+    /// Host memory, at addresses outside the range; in order of address.
     of_host: Vec<Buffer>,
-    /// The address of what the blocks of a cooperative launch meet at, once there was one.
+    /// Address of the workspace of cooperative launches, once there was one.
     pub(super) grid_workspace: Option<u64>,
-    /// Addresses of the global variables of modules that were run: module identity, name, address.
+    /// Global variables of launched modules: module identity, name, address.
     variables: Vec<(u64, String, u64)>,
-    /// Where variables will be placed, of which that was said.
+    /// Addresses assigned to variables before they are placed.
     reserved: Vec<(u64, String, u64)>,
-    /// Held by atomic operations on more than 8 bytes.
+    /// Held by atomic operations wider than 8 bytes.
     wide: Mutex<()>,
-    /// Absent until a kernel runs that allocates.
+    /// Created by the first kernel that uses it.
     heap: Option<Heap>,
     /// Textures and surfaces.
     objects: Objects,
-    /// How many launches there were.
+    /// Number of launches so far.
     pub(super) launch: u64,
-    /// What kernels stored and is not determined.
+    /// Undetermined values stored by kernels.
     pub(super) undetermined: UndeterminedStores,
 }
 
 /// A buffer, live or freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation<'a> {
-    /// The name it was allocated by.
+    /// The name given at its allocation.
     pub name: &'a str,
     /// Its first address.
     pub start: u64,
     /// Its size in bytes.
     pub bytes: u64,
-    /// Whether it was not freed yet.
+    /// Whether it has not been freed.
     pub live: bool,
     /// Whether it is a CUDA array.
     pub is_array: bool,
@@ -95,15 +95,15 @@ impl std::fmt::Debug for GlobalMemory {
     }
 }
 
-/// Buffers: what a driver does with memory.
+/// Buffers: memory operations of a driver.
 impl GlobalMemory {
     /// Memory without buffers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Memory without buffers, of which the first one will start at `first_address`: as [`Self::within`], with all
-    /// addresses from there on.
+    /// Memory without buffers whose first buffer will start at `first_address`: as [`Self::within`], with all addresses
+    /// from there on.
     ///
     /// # Errors
     /// As [`Self::within`].
@@ -111,11 +111,11 @@ impl GlobalMemory {
         Self::within(first_address..LAST_ADDRESS)
     }
 
-    /// Memory without buffers that has these addresses only. Where several GPUs are simulated, ranges that do not meet keep
-    /// their buffers apart.
+    /// Memory without buffers, restricted to an address range. Disjoint ranges keep the buffers of several simulated
+    /// GPUs apart.
     ///
     /// # Errors
-    /// When the range is empty, does not begin at a multiple of 256, begins below 4 GiB, or ends above 2^46.
+    /// If the range is empty, does not begin at a multiple of 256, begins below 4 GiB, or ends above 2^46.
     pub fn within(addresses: Range<u64>) -> Result<Self, MemoryError> {
         let Range { start: first, end } = addresses;
         if first < LEAST_ADDRESS || !first.is_multiple_of(ALIGNMENT) || end <= first || end > LAST_ADDRESS {
@@ -128,7 +128,7 @@ impl GlobalMemory {
     /// before they are written gets a finding. `name` appears in messages.
     ///
     /// # Errors
-    /// When `bytes` is 0 or more than there is memory for.
+    /// If `bytes` is 0 or exceeds the available memory.
     pub fn allocate(&mut self, name: &str, bytes: u64) -> Result<u64, MemoryError> {
         if bytes == 0 {
             return Err(MemoryError::Empty { name: name.to_owned() });
@@ -148,7 +148,7 @@ impl GlobalMemory {
     /// Frees the buffer that starts at `address`.
     ///
     /// # Errors
-    /// When no live buffer starts there.
+    /// If no live buffer starts there.
     pub fn free(&mut self, address: u64) -> Result<(), MemoryError> {
         let buffers = if self.addresses.contains(&address) { &mut self.buffers } else { &mut self.of_host };
         let index = buffers.binary_search_by_key(&address, |buffer| buffer.address);
@@ -162,11 +162,11 @@ impl GlobalMemory {
         }
     }
 
-    /// Lets kernels reach memory of the host at its own address, until it is freed. The host may write to it unseen, so that
-    /// all of it counts as written.
+    /// Makes host memory accessible to kernels at its host address, until it is freed. The host may write to it
+    /// unnoticed, so all of it counts as written.
     ///
     /// # Errors
-    /// When it lies where other memory lies, or `words` are too few for it.
+    /// If it overlaps other memory, or `words` are too few.
     pub fn map_host(
         &mut self,
         name: &str,
@@ -191,12 +191,12 @@ impl GlobalMemory {
         Ok(())
     }
 
-    /// The buffer that `address` lies in, live or freed (`cuMemGetAddressRange`, `cuPointerGetAttribute`).
+    /// The buffer, live or freed, that contains `address` (`cuMemGetAddressRange`, `cuPointerGetAttribute`).
     pub fn allocation_at(&self, address: u64) -> Option<Allocation<'_>> {
         self.below(address).filter(|buffer| address < buffer.end()).map(allocation)
     }
 
-    /// Every buffer, live or freed, in order of address; without memory of the host.
+    /// Every buffer, live or freed, in order of address; excludes host memory.
     pub fn allocations(&self) -> impl Iterator<Item = Allocation<'_>> {
         let is_own = |address| {
             self.grid_workspace == Some(address) || self.heap.as_ref().is_some_and(|heap| heap.start == address)
@@ -204,17 +204,17 @@ impl GlobalMemory {
         self.buffers.iter().filter(move |buffer| !is_own(buffer.address)).map(allocation)
     }
 
-    /// Bytes of all live buffers (`cuMemGetInfo`).
+    /// Total size of live buffers, bytes (`cuMemGetInfo`).
     pub fn bytes_in_use(&self) -> u64 {
         self.allocations().filter(|buffer| buffer.live).map(|buffer| buffer.bytes).sum()
     }
 
-    /// Bytes that kernels got by `malloc` and did not free.
+    /// Bytes that kernels allocated with `malloc` and did not free.
     pub fn heap_bytes_in_use(&self) -> u64 {
         self.heap.as_ref().map_or(0, Heap::bytes_in_use)
     }
 
-    /// Makes the device heap if there is none.
+    /// Creates the device heap on first use.
     pub(crate) fn prepare_heap(&mut self) -> Result<(), MemoryError> {
         if self.heap.is_none() {
             self.heap = Some(Heap::new(self.allocate("the device heap", HEAP_BYTES)?));
@@ -226,7 +226,7 @@ impl GlobalMemory {
         self.heap.as_ref().is_some_and(|heap| heap.start == buffer.address)
     }
 
-    /// The address of a module's global variable, and whether it was allocated just now.
+    /// The address of a module's global variable, and whether this call allocated it.
     pub(crate) fn variable(&mut self, module: u64, name: &str, bytes: u64) -> Result<(u64, bool), MemoryError> {
         if let Some((_, _, address)) = self.variables.iter().find(|(id, known, _)| *id == module && known == name) {
             return Ok((*address, false));
@@ -240,7 +240,7 @@ impl GlobalMemory {
         Ok((address, true))
     }
 
-    /// Says where a variable of a module is to lie.
+    /// Sets the address of a variable of a module.
     pub(crate) fn reserve_variable(&mut self, module: u64, name: &str, address: u64) {
         self.reserved.push((module, name.to_owned(), address));
     }
@@ -248,7 +248,7 @@ impl GlobalMemory {
 
 /// Objects and arrays.
 impl GlobalMemory {
-    /// Makes the buffer that begins where texels do an array of them.
+    /// Marks the buffer at the start of `texels` as an array of them.
     pub(super) fn set_texels(&mut self, texels: Texels) {
         if let Ok(index) = self.buffers.binary_search_by_key(&texels.address, |buffer| buffer.address) {
             self.buffers[index].texels = Some(texels);
@@ -268,9 +268,9 @@ impl GlobalMemory {
     }
 }
 
-/// Contents, as a kernel reaches them.
+/// Contents, as accessed by kernels.
 impl GlobalMemory {
-    /// Reads `data.len()` bytes of ordinary memory; true when all of them were written before.
+    /// Reads `data.len()` bytes of ordinary memory; true if all of them were written.
     pub(crate) fn load(&self, address: u64, data: &mut [u8]) -> Result<bool, OutOfBounds> {
         let buffer = self.locate_plain(address, data.len() as u64)?;
         buffer.note_read(self.launch);
@@ -284,33 +284,34 @@ impl GlobalMemory {
         Ok(())
     }
 
-    /// Reads what the lanes of a warp do; `None` when that is not all written and in one buffer of ordinary memory.
+    /// Reads for the lanes of a warp; `None` unless everything is written and in one buffer of ordinary memory.
     pub(crate) fn load_lanes<const BYTES: usize>(&self, accesses: &LaneAccesses) -> Option<[[u8; BYTES]; LANES]> {
         let buffer = self.find_plain(accesses)?;
         buffer.note_read(self.launch);
         buffer.load_lanes(accesses)
     }
 
-    /// Writes what the lanes of a warp do; false, and nothing is written, when that is not all in one buffer of ordinary memory.
+    /// Writes for the lanes of a warp. False, with nothing written, unless everything is in one buffer of ordinary
+    /// memory.
     pub(crate) fn store_lanes<const BYTES: usize>(&self, accesses: &LaneAccesses, data: &[[u8; BYTES]; LANES]) -> bool {
         self.find_plain(accesses).map(|buffer| buffer.store_lanes(accesses, data)).is_some()
     }
 
-    /// As [`Self::load`], of arrays too.
+    /// As [`Self::load`], including arrays.
     pub(crate) fn load_any(&self, address: u64, data: &mut [u8]) -> Result<bool, OutOfBounds> {
         let buffer = self.locate(address, data.len() as u64)?;
         buffer.note_read(self.launch);
         Ok(buffer.load(address - buffer.address, data))
     }
 
-    /// As [`Self::store`], to arrays too.
+    /// As [`Self::store`], including arrays.
     pub(crate) fn store_any(&self, address: u64, data: &[u8]) -> Result<(), OutOfBounds> {
         let buffer = self.locate(address, data.len() as u64)?;
         buffer.store(address - buffer.address, data);
         Ok(())
     }
 
-    /// Makes bytes of a buffer such that nothing wrote.
+    /// Marks bytes of a buffer as unwritten.
     pub(crate) fn forget_bytes(&self, address: u64, bytes: u64) {
         if let Ok(buffer) = self.locate(address, bytes) {
             (address..address + bytes).for_each(|byte| buffer.forget(byte - buffer.address));
@@ -318,8 +319,8 @@ impl GlobalMemory {
         }
     }
 
-    /// Replaces the `bytes` (at most 8, naturally aligned) bytes at `address` by `update` of them as one atomic
-    /// operation; the old value and whether it was initialised.
+    /// Atomically replaces the `bytes` (at most 8, naturally aligned) bytes at `address` by `update` of them; returns
+    /// the old value and whether it was initialised.
     pub(crate) fn update(
         &self,
         address: u64,
@@ -330,7 +331,7 @@ impl GlobalMemory {
         Ok(buffer.update(address - buffer.address, bytes, update))
     }
 
-    /// Takes bytes, that lie in one buffer, as never written; `address` is a multiple of 8.
+    /// Marks bytes in one buffer as unwritten; `address` is a multiple of 8.
     pub(crate) fn forget_range(&self, address: u64, bytes: u64) {
         if let Ok(buffer) = self.locate(address, bytes) {
             buffer.forget_range(address - buffer.address, bytes);
@@ -338,7 +339,7 @@ impl GlobalMemory {
         }
     }
 
-    /// A block of the device heap; 0 when there is no room.
+    /// Allocates a block of the device heap; 0 if it is full.
     pub(crate) fn heap_allocate(&self, bytes: u64) -> u64 {
         let Some(granted) = self.heap.as_ref().and_then(|heap| heap.allocate(bytes)) else { return 0 };
         if let Some(buffer) = self.below(granted.address).filter(|_| granted.is_used) {
@@ -353,13 +354,13 @@ impl GlobalMemory {
         self.heap.as_ref().map_or(Err(FreeError::NoBlock), |heap| heap.free(address))
     }
 
-    /// The first of `bytes` bytes at `address` that was never written.
+    /// The first unwritten byte among `bytes` bytes at `address`.
     pub(super) fn unwritten(&self, address: u64, bytes: u64) -> Result<Option<u64>, OutOfBounds> {
         let buffer = self.locate(address, bytes)?;
         Ok(buffer.first_unwritten(address - buffer.address, bytes).map(|offset| buffer.address + offset))
     }
 
-    /// Lets one thread at a time make an atomic operation of several.
+    /// Lock for atomic operations that take several steps.
     pub(crate) fn lock_wide(&self) -> MutexGuard<'_, ()> {
         self.wide.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -371,13 +372,13 @@ impl GlobalMemory {
         after.checked_sub(1).map(|index| &buffers[index])
     }
 
-    /// As [`Self::locate`], but for arrays, which no pointer reaches.
+    /// As [`Self::locate`], excluding arrays, which pointers cannot access.
     fn locate_plain(&self, address: u64, bytes: u64) -> Result<&Buffer, OutOfBounds> {
         let buffer = self.locate(address, bytes)?;
         if buffer.texels.is_some() { Err(plain_access(&buffer.name)) } else { Ok(buffer) }
     }
 
-    /// The live buffer that holds all of `address..address + bytes`.
+    /// The live buffer that contains `address..address + bytes`.
     pub(super) fn locate(&self, address: u64, bytes: u64) -> Result<&Buffer, OutOfBounds> {
         let Some(buffer) = self.find(address, bytes) else { return Err(OutOfBounds(self.describe(address, bytes))) };
         if let Some(heap) = self.heap.as_ref().filter(|heap| heap.start == buffer.address) {
@@ -386,19 +387,19 @@ impl GlobalMemory {
         Ok(buffer)
     }
 
-    /// The same, whatever of the device heap is in use.
+    /// The same, ignoring which blocks of the device heap are allocated.
     pub(super) fn find(&self, address: u64, bytes: u64) -> Option<&Buffer> {
         let is_inside = |buffer: &&Buffer| address < buffer.end() && bytes <= buffer.end() - address;
         self.below(address).filter(|buffer| buffer.is_live()).filter(is_inside)
     }
 
-    /// The buffer of ordinary memory, but for the device heap, that holds what the lanes of a warp access.
+    /// The buffer of ordinary memory, excluding the device heap, that contains all addresses of a warp's access.
     fn find_plain(&self, accesses: &LaneAccesses) -> Option<&Buffer> {
         let buffer = self.find(accesses.first, accesses.span)?;
         (buffer.texels.is_none() && !self.is_heap(buffer)).then_some(buffer)
     }
 
-    /// Where `address` lies, in words.
+    /// What is at `address`, in words.
     pub(crate) fn describe(&self, address: u64, bytes: u64) -> String {
         if address == 0 {
             return "a null pointer".to_owned();

@@ -1,20 +1,20 @@
-//! The device heap: what kernels get by `malloc` and give back by `free`.
+//! The device heap: memory that kernels allocate with `malloc` and `free`.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
 use super::error::OutOfBounds;
 
-/// Bytes that kernels can have at a time (CUDA's `cudaLimitMallocHeapSize` unless a program sets it).
+/// Size limit of live blocks, bytes (the default of CUDA's `cudaLimitMallocHeapSize`).
 const MOST_BYTES: u64 = 8 << 20;
-/// Addresses of the heap. There are more than bytes, so that freed ones need not be used again soon.
+/// Size of the heap's address range. It exceeds the limit so that freed addresses are not reused soon.
 pub(super) const HEAP_BYTES: u64 = 256 << 20;
-/// Blocks begin at multiples of this.
+/// Alignment of blocks.
 const ALIGNMENT: u64 = 16;
-/// Least distance of blocks.
+/// Minimum gap between blocks.
 const RED_ZONE: u64 = 32;
 
-/// A block that `malloc` gave.
+/// A block returned by `malloc`.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     bytes: u64,
@@ -25,7 +25,7 @@ struct Block {
 struct Blocks {
     /// By address.
     blocks: BTreeMap<u64, Block>,
-    /// Where no block ever was.
+    /// Start of the addresses that no block has used yet.
     free: u64,
     bytes: u64,
 }
@@ -33,9 +33,9 @@ struct Blocks {
 /// Why a block cannot be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FreeError {
-    /// `malloc` never gave that address.
+    /// `malloc` never returned that address.
     NoBlock,
-    /// It was freed.
+    /// It has been freed already.
     Freed,
 }
 
@@ -47,10 +47,10 @@ pub(super) struct Heap {
     blocks: RwLock<Blocks>,
 }
 
-/// The address of a new block.
+/// Address of the new block.
 pub(super) struct Granted {
     pub address: u64,
-    /// Whether another block was there before.
+    /// Whether the address range was used by a freed block.
     pub is_used: bool,
 }
 
@@ -60,7 +60,7 @@ impl Heap {
         Heap { start, blocks: RwLock::new(Blocks { free: start, ..Blocks::default() }) }
     }
 
-    /// A block of so many bytes; `None` when the heap is full.
+    /// Allocates a block of `bytes` bytes; `None` if the heap is full.
     pub fn allocate(&self, bytes: u64) -> Option<Granted> {
         let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
         if bytes == 0 || bytes > MOST_BYTES - blocks.bytes {
@@ -89,12 +89,12 @@ impl Heap {
         Ok(())
     }
 
-    /// Bytes that nobody freed.
+    /// Total size of live blocks.
     pub fn bytes_in_use(&self) -> u64 {
         self.blocks.read().unwrap_or_else(PoisonError::into_inner).bytes
     }
 
-    /// Whether so many bytes at an address lie in one live block.
+    /// Whether `bytes` bytes at an address lie in one live block.
     pub fn check(&self, address: u64, bytes: u64) -> Result<(), OutOfBounds> {
         let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
         match blocks.blocks.range(..=address).next_back() {
@@ -103,14 +103,14 @@ impl Heap {
         }
     }
 
-    /// Where an address lies, in words.
+    /// What is at an address, in words.
     pub fn describe(&self, address: u64, bytes: u64) -> String {
         self.blocks.read().unwrap_or_else(PoisonError::into_inner).describe(address, bytes)
     }
 }
 
 impl Blocks {
-    /// The first freed block with room for so many bytes.
+    /// The first freed block with room for `bytes` bytes.
     fn freed(&self, bytes: u64) -> Option<u64> {
         let found = self.blocks.iter().find(|(_, block)| !block.live && block.bytes >= bytes);
         found.map(|(address, _)| *address)

@@ -1,19 +1,19 @@
-//! What the host does with the contents of global memory: copies, fills, tensor maps.
+//! Host operations on global memory: copies, fills, tensor maps.
 
 use super::error::{MemoryError, OutOfBounds};
 use super::global::GlobalMemory;
 use super::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 
-/// Bytes that a fill writes at once.
+/// Bytes written at once by a fill.
 const STEP: usize = 1 << 16;
-/// Bytes of the workspace of a cooperative launch: a size and a barrier are what `cooperative_groups.h` has there.
+/// Size of the workspace of a cooperative launch, bytes: a size and a barrier, as in `cooperative_groups.h`.
 const GRID_WORKSPACE_BYTES: u64 = 64;
 
 impl GlobalMemory {
-    /// Copies `data` to `address`, anywhere inside one buffer.
+    /// Copies `data` to `address`.
     ///
     /// # Errors
-    /// When the bytes do not lie inside one live buffer.
+    /// If the bytes do not lie inside one live buffer.
     pub fn write(&mut self, address: u64, data: &[u8]) -> Result<(), MemoryError> {
         if data.is_empty() {
             return Ok(());
@@ -21,18 +21,18 @@ impl GlobalMemory {
         self.store_any(address, data).map_err(|error| copy_error(address, data.len() as u64, error))
     }
 
-    /// Copies the bytes at `address`, anywhere inside one buffer, to `data`. Bytes never written read as 0.
+    /// Copies the bytes at `address` into `data`. Unwritten bytes read as 0.
     ///
     /// # Errors
-    /// When the bytes do not lie inside one live buffer.
+    /// If the bytes do not lie inside one live buffer.
     pub fn read(&self, address: u64, data: &mut [u8]) -> Result<(), MemoryError> {
         self.read_checked(address, data).map(drop)
     }
 
-    /// As [`Self::read`]; true when all of the bytes were written before.
+    /// As [`Self::read`]; true if all of the bytes were written.
     ///
     /// # Errors
-    /// When the bytes do not lie inside one live buffer.
+    /// If the bytes do not lie inside one live buffer.
     pub fn read_checked(&self, address: u64, data: &mut [u8]) -> Result<bool, MemoryError> {
         if data.is_empty() {
             return Ok(true);
@@ -42,15 +42,15 @@ impl GlobalMemory {
         self.load_any(address, data).map_err(|error| copy_error(address, bytes, error))
     }
 
-    /// Takes bytes that lie in one buffer as never written.
+    /// Marks bytes in one buffer as unwritten.
     pub fn forget(&mut self, address: u64, bytes: u64) {
         self.forget_bytes(address, bytes);
     }
 
-    /// The address of the first of `bytes` bytes at `address` that was never written.
+    /// The address of the first unwritten byte among `bytes` bytes at `address`.
     ///
     /// # Errors
-    /// When the bytes do not lie inside one live buffer.
+    /// If the bytes do not lie inside one live buffer.
     pub fn first_unwritten(&self, address: u64, bytes: u64) -> Result<Option<u64>, MemoryError> {
         if bytes == 0 {
             return Ok(None);
@@ -58,31 +58,31 @@ impl GlobalMemory {
         self.unwritten(address, bytes).map_err(|error| copy_error(address, bytes, error))
     }
 
-    /// Writes `count` times `value` from `address` on (`cuMemsetD8`).
+    /// Writes `value` `count` times at `address` (`cuMemsetD8`).
     ///
     /// # Errors
-    /// When the bytes do not lie inside one live buffer; nothing is written then.
+    /// If the bytes do not lie inside one live buffer; nothing is written then.
     pub fn set_8(&mut self, address: u64, value: u8, count: u64) -> Result<(), MemoryError> {
         self.fill(address, [value], count)
     }
 
-    /// Writes `count` times `value` from `address`, a multiple of 2, on (`cuMemsetD16`).
+    /// Writes `value` `count` times at `address`, a multiple of 2 (`cuMemsetD16`).
     ///
     /// # Errors
-    /// When the address is not aligned, or the bytes do not lie inside one live buffer; nothing is written then.
+    /// If the address is not aligned, or the bytes do not lie inside one live buffer; nothing is written then.
     pub fn set_16(&mut self, address: u64, value: u16, count: u64) -> Result<(), MemoryError> {
         self.fill(address, value.to_le_bytes(), count)
     }
 
-    /// Writes `count` times `value` from `address`, a multiple of 4, on (`cuMemsetD32`).
+    /// Writes `value` `count` times at `address`, a multiple of 4 (`cuMemsetD32`).
     ///
     /// # Errors
-    /// When the address is not aligned, or the bytes do not lie inside one live buffer; nothing is written then.
+    /// If the address is not aligned, or the bytes do not lie inside one live buffer; nothing is written then.
     pub fn set_32(&mut self, address: u64, value: u32, count: u64) -> Result<(), MemoryError> {
         self.fill(address, value.to_le_bytes(), count)
     }
 
-    /// The address of what the blocks of a cooperative launch meet at, all zeros: what `%envreg1` and `%envreg2` hold.
+    /// Address of the zeroed workspace in which blocks of a cooperative launch synchronise (`%envreg1` and `%envreg2`).
     pub(crate) fn prepare_grid_workspace(&mut self) -> Result<u64, MemoryError> {
         let address = match self.grid_workspace {
             Some(address) => address,
@@ -104,7 +104,7 @@ impl GlobalMemory {
     /// Allocates a tensor map and returns its address.
     ///
     /// # Errors
-    /// As [`TensorMap::encode`], or when there is no memory.
+    /// As [`TensorMap::encode`], or if the memory is full.
     pub fn allocate_tensor_map(&mut self, name: &str, map: TensorMap) -> Result<u64, MemoryError> {
         let bytes = map.encode(name)?;
         let address = self.allocate(name, TENSOR_MAP_BYTES as u64)?;
@@ -120,7 +120,7 @@ impl GlobalMemory {
         if count == 0 {
             return Ok(());
         }
-        // As many as no buffer has, when there are too many to count.
+        // On overflow, more bytes than any buffer has.
         let bytes = count.saturating_mul(alignment);
         let buffer = self.locate(address, bytes).map_err(|error| copy_error(address, bytes, error))?;
         let step = value.repeat((STEP / WIDTH).min(count as usize));

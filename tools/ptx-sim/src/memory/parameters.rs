@@ -1,19 +1,19 @@
-//! The parameters of an entry in memory: named, far apart, and only to be read (PTX ISA, "Kernel Function Parameters").
+//! The parameters of an entry: named, widely spaced, read-only memory (PTX ISA, "Kernel Function Parameters").
 
 use super::error::OutOfBounds;
 
-/// Distance from the end of a parameter to the next one. PTX promises nothing about how parameters lie to each other, so an
-/// address that leaves its parameter has to meet no other.
+/// Gap between parameters. PTX does not define their relative placement, so an address that leaves its parameter must
+/// hit no other.
 const RED_ZONE: u64 = 64 << 10;
 
-/// Where the next parameter goes, when the one before it ends at `end`: at a multiple of its alignment and of no greater power
-/// of two, so that code that counts on more than was declared is seen.
+/// Address of the next parameter after one that ends at `end`. It has exactly the declared alignment and no greater
+/// one, so that code that relies on more alignment than declared is detected.
 pub(crate) fn parameter_address(end: u64, alignment: u64) -> u64 {
     let free = if end == 0 { 0 } else { end + RED_ZONE };
     free.next_multiple_of(2 * alignment) + alignment
 }
 
-/// One parameter and the bytes that a launch gave.
+/// One parameter, with the bytes of the launch.
 #[derive(Debug)]
 struct Parameter {
     name: String,
@@ -36,7 +36,7 @@ impl Parameter {
 pub(crate) struct Parameters(Vec<Parameter>);
 
 impl Parameters {
-    /// Adds a parameter behind all others. One without bytes lies nowhere.
+    /// Adds a parameter after all others. An empty one has no address.
     pub fn add(&mut self, name: &str, address: u64, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -59,7 +59,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Where `address` lies, in words.
+    /// What is at `address`, in words.
     pub fn describe(&self, address: u64, bytes: u64) -> String {
         let Some(parameter) = self.0.iter().min_by_key(|parameter| parameter.distance(address)) else {
             return "the entry has no parameters".to_owned();

@@ -1,16 +1,16 @@
-//! Where the state spaces lie in generic addresses (PTX ISA, "Generic Addressing").
+//! Windows of the state spaces in generic addresses (PTX ISA, "Generic Addressing").
 
 use crate::parse::Space;
 
-/// Shared memory that belongs to the system, before the block's own: its variables begin behind it, as on a GPU, where an
-/// address that lacks its base is not an address of theirs (CUDA C++ Programming Guide, "Compute Capabilities": 1 KiB is reserved
-/// for each block since 8.0; an H200 places a block's shared memory from there on).
+/// Shared memory reserved by the system before the block's own variables. As on a GPU, an address that lacks this base
+/// is never one of theirs (CUDA C++ Programming Guide, "Compute Capabilities": 1 KiB is reserved per block since 8.0;
+/// an H200 places a block's shared memory from there on).
 pub(crate) const SYSTEM_SHARED_BYTES: u64 = 1024;
 
-/// Size of the window of generic addresses that each space other than the global one has.
+/// Size of the generic address window of each space other than global.
 const WINDOW: u64 = 1 << 32;
-/// First generic address of the parameters. The windows lie where Linux places no memory of a program, which kernels may reach
-/// at its own addresses.
+/// First generic address of parameters. The windows lie where Linux places no memory of a program, since kernels may
+/// access that at its own addresses.
 const PARAMETER_WINDOW: u64 = 0x5000_0000_0000;
 /// First generic address of local memory.
 const LOCAL_WINDOW: u64 = 0x5100_0000_0000;
@@ -37,13 +37,13 @@ pub(crate) fn space_address(space: Space, generic: u64) -> u64 {
     generic.wrapping_sub(window(space))
 }
 
-/// Whether none of `bytes` bytes from `address` on is a generic address of another space than the global one.
+/// Whether none of `bytes` bytes at `address` is a generic address of a space other than global.
 pub(crate) fn is_outside_windows(address: u64, bytes: u64) -> bool {
     let end = address.saturating_add(bytes);
     [PARAMETER_WINDOW, LOCAL_WINDOW, SHARED_WINDOW].iter().all(|first| end <= *first || address >= first + WINDOW)
 }
 
-/// The space a generic address lies in, and the address there.
+/// The space of a generic address, and the address in it.
 pub(crate) fn resolve(generic: u64) -> (Space, u64) {
     for space in [Space::Shared, Space::Local, Space::Parameter] {
         let address = space_address(space, generic);

@@ -1,10 +1,10 @@
-//! Tensor maps: what `cp.async.bulk.tensor` copies from or to (CUDA driver API, `cuTensorMapEncodeTiled`).
+//! Tensor maps: source or destination of `cp.async.bulk.tensor` (CUDA driver API, `cuTensorMapEncodeTiled`).
 
-/// Bytes of a tensor map in memory.
+/// Size of a tensor map in memory, bytes.
 pub const TENSOR_MAP_BYTES: usize = 128;
 /// Alignment of a tensor map in memory.
 pub(crate) const TENSOR_MAP_ALIGNMENT: u64 = 64;
-/// Bytes of the largest box: the shared memory of a block.
+/// Maximum size of a box, bytes: the shared memory of a block.
 const LARGEST_BOX: u64 = 227 << 10;
 
 /// The type of a tensor's elements, numbered as in `CUtensorMapDataType`.
@@ -39,7 +39,7 @@ impl TensorElement {
         TensorElement::Bf16,
     ];
 
-    /// Bytes of an element.
+    /// Size of an element, bytes.
     pub fn bytes(self) -> u64 {
         match self {
             TensorElement::U8 => 1,
@@ -55,7 +55,7 @@ impl TensorElement {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Swizzle {
-    /// Not at all.
+    /// No permutation.
     #[default]
     None = 0,
     /// Within rows of 32 bytes; the pattern repeats after 256.
@@ -67,10 +67,10 @@ pub enum Swizzle {
 }
 
 impl Swizzle {
-    /// Every one, by its number.
+    /// Every mode, by its number.
     pub const ALL: [Swizzle; 4] = [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128];
 
-    /// Bytes of a row within which chunks are permuted; 0 for none.
+    /// Size of a swizzled row, bytes; 0 for none.
     pub fn row_bytes(self) -> u64 {
         match self {
             Swizzle::None => 0,
@@ -80,15 +80,15 @@ impl Swizzle {
         }
     }
 
-    /// Where a byte of a tile goes: bits 7 and up of its address are added, without carry, to those from bit 4.
+    /// Swizzled offset of a byte of a tile: address bits 7 and up are added, without carry, to the bits from 4 up.
     pub(crate) fn apply(self, address: u64) -> u64 {
         let chunks = self.row_bytes() / 16;
         address ^ (address >> 3 & chunks.saturating_sub(1) << 4)
     }
 }
 
-/// A tensor in global memory and the box of it that one copy moves, in tiled mode, without interleaving; what lies
-/// outside the tensor reads as zeros. The contiguous dimension is the first; the others may have any strides.
+/// A tensor in global memory and the box that one copy moves, in tiled mode without interleaving. Elements outside the
+/// tensor read as zeros. The first dimension is contiguous; the others may have any strides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     /// Type of the elements.
@@ -97,30 +97,30 @@ pub struct TensorMap {
     pub address: u64,
     /// Elements in each of 1 to 5 dimensions.
     pub sizes: Vec<u64>,
-    /// Bytes between neighbours in each dimension but the first; multiples of 16, 0 where a dimension repeats.
+    /// Byte strides of all dimensions but the first; multiples of 16, or 0 for a broadcast dimension.
     pub strides: Vec<u64>,
-    /// Elements a box spans in each dimension, 1 to 256; those of the first are a multiple of 16 bytes, and as many bytes
-    /// as a row of the swizzle.
+    /// Elements of the box in each dimension, 1 to 256. The first must span a multiple of 16 bytes, as many as a row of
+    /// the swizzle.
     pub box_sizes: Vec<u32>,
-    /// Of every how many elements one is copied, in each dimension, 1 to 8; the first has to be 1.
+    /// Element stride in each dimension, 1 to 8: n copies every n-th element; the first must be 1.
     pub element_strides: Vec<u32>,
-    /// How the box lies in shared memory.
+    /// Swizzle of the box in shared memory.
     pub swizzle: Swizzle,
 }
 
 impl TensorMap {
-    /// Elements of a box in shared memory, in each dimension.
+    /// Elements of the box in shared memory, in each dimension.
     pub(crate) fn extent(&self) -> Vec<u64> {
         let sizes = self.box_sizes.iter().zip(&self.element_strides);
         sizes.map(|(size, stride)| u64::from(size.div_ceil(*stride))).collect()
     }
 
-    /// Bytes of a row of a box.
+    /// Size of a row of the box, bytes.
     pub(crate) fn row_bytes(&self) -> u64 {
         self.extent()[0] * self.element.bytes()
     }
 
-    /// Bytes of a box in shared memory.
+    /// Size of the box in shared memory, bytes.
     pub(crate) fn box_bytes(&self) -> u64 {
         self.extent().iter().product::<u64>() * self.element.bytes()
     }

@@ -1,16 +1,17 @@
-//! The bytes of a tensor map. The driver's are opaque; these are this simulator's own, and hold the whole map.
+//! The 128 bytes of a tensor map. The driver's format is opaque; this one is the simulator's own and holds the whole
+//! map.
 
 use super::error::MemoryError;
 use super::tensor_map::{Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 
-/// What the bytes of a tensor map begin with.
+/// First bytes of a tensor map.
 const MARK: &[u8; 16] = b"ptx-sim tensor m";
-/// The most dimensions.
+/// Maximum number of dimensions.
 const MOST_DIMENSIONS: usize = 5;
-/// Bytes of a stride: it is below 2^40.
+/// Bytes that hold a stride, which is below 2^40.
 const STRIDE_BYTES: usize = 5;
 
-// Where the fields begin.
+// Offsets of the fields.
 const ADDRESS: usize = 16;
 const SIZES: usize = ADDRESS + 8;
 const STRIDES: usize = SIZES + 4 * MOST_DIMENSIONS;
@@ -22,12 +23,12 @@ const DIMENSIONS: usize = SWIZZLE + 1;
 const CHECKSUM: usize = TENSOR_MAP_BYTES - 8;
 
 impl TensorMap {
-    /// The bytes that stand for the map wherever they are copied: to a buffer, or to a parameter of a kernel; what
-    /// `cuTensorMapEncodeTiled` gives on a GPU. `name` appears in messages.
+    /// Encodes the map in bytes that are valid wherever they are copied, to a buffer or a kernel parameter: the
+    /// counterpart of `cuTensorMapEncodeTiled`. `name` appears in messages.
     ///
     /// # Errors
-    /// When the map is not one that `cuTensorMapEncodeTiled` would accept. Rows shorter than those of the swizzle are
-    /// refused too, since how they are padded is not known.
+    /// If `cuTensorMapEncodeTiled` would refuse the map. Rows shorter than those of the swizzle are refused too, since
+    /// their padding is not known.
     pub fn encode(&self, name: &str) -> Result<[u8; TENSOR_MAP_BYTES], MemoryError> {
         self.check().map_err(|what| MemoryError::TensorMap { name: name.to_owned(), what })?;
         let mut bytes = [0; TENSOR_MAP_BYTES];
@@ -52,7 +53,7 @@ impl TensorMap {
         Ok(bytes)
     }
 
-    /// The map that some bytes stand for; `None` when they are not those of one.
+    /// Decodes a map; `None` if the bytes are not a tensor map.
     pub fn decode(bytes: &[u8; TENSOR_MAP_BYTES]) -> Option<TensorMap> {
         if !bytes.starts_with(MARK) {
             return None;
@@ -71,25 +72,25 @@ impl TensorMap {
             element_strides: each.map(|index| u32::from(bytes[ELEMENT_STRIDES + index])).collect(),
             swizzle: *Swizzle::ALL.get(usize::from(bytes[SWIZZLE]))?,
         };
-        // Encoding again finds everything else: a wrong checksum, a field that cannot be, bytes that belong to none.
+        // Encoding again detects everything else: a wrong checksum, an impossible field, stray bytes.
         (map.encode("").ok()? == *bytes).then_some(map)
     }
 }
 
-/// A field of a tensor map that kernels may replace.
+/// A field of a tensor map that kernels may replace (`tensormap.replace`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TensorMapField {
-    /// Of the first element.
+    /// Address of the first element.
     Address,
     /// One less than the number of dimensions.
     Rank,
-    /// The elements of a box in a dimension.
+    /// Elements of the box in a dimension.
     BoxSize,
-    /// The elements of the tensor in a dimension.
+    /// Elements of the tensor in a dimension.
     Size,
-    /// Bytes between neighbours in the dimension after the given one.
+    /// Byte stride of the dimension after the given one.
     Stride,
-    /// Of a dimension.
+    /// Element stride of a dimension.
     ElementStride,
     /// A [`TensorElement`].
     Element,
@@ -97,11 +98,11 @@ pub(crate) enum TensorMapField {
     Swizzle,
 }
 
-/// Replaces a field of the tensor map that some bytes stand for, of the dimension `index` where each has one. Bytes that are all zero
-/// stand for a map of which nothing is known yet. Whether the map can be used is found out when it is.
+/// Replaces a field of an encoded tensor map, for dimension `index` if it has one value per dimension. Bytes that are
+/// all zero are an empty map. The validity of the map is checked when it is used.
 ///
 /// # Errors
-/// When the bytes are no map, or there is no such dimension or value.
+/// If the bytes are not a map, or the dimension or value does not exist.
 pub(crate) fn replace(
     bytes: &mut [u8; TENSOR_MAP_BYTES],
     field: TensorMapField,
@@ -145,7 +146,7 @@ pub(crate) fn replace(
     Ok(())
 }
 
-/// Clears what belongs to dimensions that a map does not have.
+/// Clears the fields of dimensions that a map lacks.
 fn forget_dimensions(bytes: &mut [u8; TENSOR_MAP_BYTES]) {
     let dimensions = usize::from(bytes[DIMENSIONS]);
     bytes[SIZES + 4 * dimensions..STRIDES].fill(0);
