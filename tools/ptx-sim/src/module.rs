@@ -25,19 +25,19 @@ pub struct Parameter<'a> {
 pub struct Module {
     file: String,
     text: String,
-    /// Where each line begins.
+    /// Start of each line.
     lines: Vec<usize>,
     syntax: Syntax,
-    /// Tells modules apart whose variables live in the same memory.
+    /// Distinguishes modules whose variables are in the same memory.
     identity: u64,
     uses_dependent_launches: bool,
 }
 
 impl Module {
-    /// Parses PTX; `file_name` appears in messages. Instructions are not looked at before an entry is run.
+    /// Parses PTX; `file_name` appears in messages. Instructions are not checked before an entry is run.
     ///
     /// # Errors
-    /// When `text` is not PTX, with line and column.
+    /// If `text` is not PTX, with line and column.
     pub fn parse(text: &str, file_name: &str) -> Result<Module, ParseError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let syntax = Syntax::parse(text, file_name)?;
@@ -56,7 +56,7 @@ impl Module {
         self.syntax.entries.iter().map(|entry| entry.name.as_str())
     }
 
-    /// The parameters of an entry, in order; `None` when there is no such entry.
+    /// The parameters of an entry, in order; `None` if there is no such entry.
     pub fn parameters(&self, entry: &str) -> Option<impl Iterator<Item = Parameter<'_>>> {
         let entry = self.entry(entry)?;
         Some(entry.parameters.iter().map(|parameter| Parameter {
@@ -66,28 +66,28 @@ impl Module {
         }))
     }
 
-    /// What an entry does with each of its parameters, in order; `None` when there is no such entry.
+    /// The use of each parameter of an entry, in order; `None` if there is no such entry.
     pub fn uses(&self, entry: &str) -> Option<Vec<Use>> {
         self.entry(entry).map(signature::uses)
     }
 
-    /// The most threads that a block of an entry may have in each dimension, where its launch bounds say so.
+    /// Maximum threads of a block of an entry in each dimension, if it has such a launch bound (`.maxntid`).
     pub fn block_limit(&self, entry: &str) -> Option<[u32; 3]> {
         let entry = self.entry(entry)?;
         entry.required_threads.or(entry.maximum_threads)
     }
 
-    /// The threads that a block of an entry has to have in each dimension, where its launch bounds say so (`.reqntid`).
+    /// Required threads of a block of an entry in each dimension, if it has such a launch bound (`.reqntid`).
     pub fn required_block(&self, entry: &str) -> Option<[u32; 3]> {
         self.entry(entry)?.required_threads
     }
 
-    /// The blocks that a cluster of an entry has to have in each dimension, where it says so (`.reqnctapercluster`).
+    /// Required blocks of a cluster of an entry in each dimension, if specified (`.reqnctapercluster`).
     pub fn required_cluster(&self, entry: &str) -> Option<[u32; 3]> {
         self.entry(entry)?.cluster
     }
 
-    /// Whether the launch of an entry has to name the size of its clusters (`.explicitcluster`).
+    /// Whether launches of an entry must specify a cluster size (`.explicitcluster`).
     pub fn needs_cluster(&self, entry: &str) -> bool {
         self.entry(entry).is_some_and(|entry| entry.needs_cluster && entry.cluster.is_none())
     }
@@ -96,43 +96,43 @@ impl Module {
         self.syntax.entries.iter().find(|candidate| candidate.name == name)
     }
 
-    /// Names and sizes in bytes of the variables that the host reaches, too (`.attribute(.managed)`).
+    /// Names and sizes in bytes of managed variables, which the host accesses too (`.attribute(.managed)`).
     pub fn managed_variables(&self) -> impl Iterator<Item = (&str, u64)> {
         let managed = self.syntax.variables.iter().filter(|variable| variable.is_managed);
         managed.filter_map(|variable| Some((variable.name.as_str(), variable.bytes?)))
     }
 
-    /// Says where a variable of the module is to be placed in `memory`, which holds so many bytes there. One that was placed
-    /// before stays where it is.
+    /// Sets the address of a variable of the module in `memory`, which must have enough bytes there. A variable already
+    /// placed stays where it is.
     pub fn reserve_variable(&self, name: &str, address: u64, memory: &mut GlobalMemory) {
         memory.reserve_variable(self.identity, name, address);
     }
 
-    /// Places the variables of the module in `memory`, unless a launch has done so before, and returns all of them. A launch
-    /// finds them there, with what was written to them since.
+    /// Places the variables of the module in `memory`, unless a launch already has, and returns all of them. Launches
+    /// use them there and keep their contents.
     ///
     /// # Errors
-    /// When there is no memory for them.
+    /// If the memory is full.
     pub fn place_variables(&self, memory: &mut GlobalMemory) -> Result<Vec<ModuleVariable>, MemoryError> {
         Layout::place_variables(&self.syntax, self.identity, memory)
     }
 
-    /// The first architecture that runs the module, as in 80 for `sm_80`; `None` when the simulator knows none.
+    /// The lowest architecture that runs the module, 80 for `sm_80`; `None` for an unknown target.
     pub fn architecture(&self) -> Option<u32> {
         architecture::first_that_runs(self.target())
     }
 
-    /// Whether it has kernels that begin before those in front of them have ended, or let others do so (`griddepcontrol`).
+    /// Whether it has kernels that overlap the previous or the next grid (`griddepcontrol`).
     pub fn uses_dependent_launches(&self) -> bool {
         self.uses_dependent_launches
     }
 
-    /// The PTX ISA version (`.version`), as in (8, 0).
+    /// The PTX ISA version (`.version`): (8, 0) for 8.0.
     pub fn version(&self) -> (u32, u32) {
         self.syntax.version
     }
 
-    /// The target (`.target`), as in `sm_80`.
+    /// The target (`.target`), for example `sm_80`.
     pub fn target(&self) -> &str {
         &self.syntax.target
     }
@@ -160,19 +160,19 @@ impl Module {
                 line: location.line,
                 column: location.column,
             });
-            // A location refers to earlier ones only.
+            // A location only refers to earlier ones.
             next = location.inlined_at.filter(|caller| *caller < index);
         }
         let mut chain = chain.into_iter();
         (chain.next(), chain.collect())
     }
 
-    /// What was parsed.
+    /// The syntax tree.
     pub(crate) fn syntax(&self) -> &Syntax {
         &self.syntax
     }
 
-    /// Tells modules apart whose variables live in the same memory.
+    /// Distinguishes modules whose variables are in the same memory.
     pub(crate) fn identity(&self) -> u64 {
         self.identity
     }

@@ -1,4 +1,4 @@
-//! Exact values and their rounding to the formats of PTX.
+//! Exact values, and rounding to the formats of PTX.
 
 use crate::parse::{Kind, Type};
 
@@ -15,11 +15,11 @@ pub(crate) enum Rounding {
     Up,
 }
 
-/// A real number: `head` plus a rest too small to show in it, of which the sign is known.
+/// A real number: `head` plus a remainder too small to be represented in it, of known sign.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exact {
     head: f64,
-    /// Sign of the rest; 0 when `head` is exact.
+    /// Sign of the remainder; 0 if `head` is exact.
     rest: f64,
 }
 
@@ -30,7 +30,7 @@ impl From<f64> for Exact {
 }
 
 impl Exact {
-    /// `a + b` (Knuth's two-sum). `rounding` is how the result will be rounded: it decides the sign of a zero.
+    /// `a + b` (Knuth's two-sum). `rounding` is the later rounding mode: it decides the sign of a zero.
     pub fn sum(a: f64, b: f64, rounding: Rounding) -> Exact {
         let head = a + b;
         if head == 0.0 && rounding == Rounding::Down && (a.is_sign_negative() || b.is_sign_negative()) {
@@ -68,7 +68,7 @@ impl Exact {
         Exact { head, rest: (value - head as i128) as f64 }
     }
 
-    /// The head made odd if it is not exact, so that rounding it again gives what rounding the number itself would.
+    /// The head rounded to odd, so that rounding it again gives the same result as rounding the number itself.
     fn to_odd(self) -> f64 {
         let bits = self.head.to_bits();
         if self.rest == 0.0 || bits & 1 == 1 || self.head == 0.0 {
@@ -78,7 +78,7 @@ impl Exact {
         f64::from_bits(if away_from_zero { bits + 1 } else { bits - 1 })
     }
 
-    /// Rounds to `format`; the bits. Overflow gives infinity or the largest finite number, as IEEE 754 says.
+    /// Bits of the number rounded to `format`. Overflow gives infinity or the largest finite number, as in IEEE 754.
     pub fn round(self, format: Format, rounding: Rounding) -> u64 {
         if format == Format::F64 {
             return self.round_to_double(rounding);
@@ -103,7 +103,7 @@ impl Exact {
 }
 
 impl Exact {
-    /// The head is the nearest `f64` already; a directed rounding may want its neighbour.
+    /// The head is the nearest `f64`; a directed rounding may need its neighbour.
     fn round_to_double(self, rounding: Rounding) -> u64 {
         if self.head.is_nan() {
             return Format::F64.nan();
@@ -140,7 +140,7 @@ impl Format {
     /// `.f64`.
     pub const F64: Format = Format { exponent_bits: 11, mantissa_bits: 52 };
 
-    /// The format of one element of a floating-point type.
+    /// The element format of a floating-point type.
     pub fn of(kind: Type) -> Format {
         match (kind.kind, kind.element().bits) {
             (Kind::Bfloat, _) => Format::BF16,
@@ -160,12 +160,12 @@ impl Format {
         self.exponent_bits
     }
 
-    /// What the exponent field has added to it.
+    /// Exponent bias.
     pub fn bias(self) -> i32 {
         (1 << (self.exponent_bits - 1)) - 1
     }
 
-    /// The smallest positive number that is not subnormal.
+    /// The smallest positive normal number.
     pub fn smallest_normal(self) -> f64 {
         match self {
             Format::F64 => f64::MIN_POSITIVE,
@@ -186,7 +186,7 @@ impl Format {
         }
     }
 
-    /// The NaN `bits` of the format `from` as this format has it: quiet, with its sign and the payload bits that fit.
+    /// NaN `bits` of the format `from` converted to this format: quiet, with its sign and the payload bits that fit.
     pub fn nan_of(self, bits: u64, from: Format) -> u64 {
         let sign = bits >> (from.bits() - 1) & 1;
         let payload = bits & ((1 << from.mantissa_bits) - 1);
@@ -197,12 +197,12 @@ impl Format {
         sign << (self.bits() - 1) | self.infinity() | 1 << (self.mantissa_bits - 1) | payload
     }
 
-    /// Bits of the whole format.
+    /// Total number of bits.
     pub fn bits(self) -> u32 {
         1 + self.exponent_bits + self.mantissa_bits
     }
 
-    /// The value of `bits`; every format fits an `f64`.
+    /// The value of `bits`; every format is exact in `f64`.
     pub fn value(self, bits: u64) -> f64 {
         match self {
             Format::F32 => f64::from(f32::from_bits(bits as u32)),
@@ -237,7 +237,7 @@ impl Format {
         let (mut exponent, significand) =
             if raw_exponent == 0 { (-1022, fraction) } else { (raw_exponent - 1023, fraction | 1 << 52) };
         let smallest = 1 - self.bias();
-        // Bits of the significand beyond the format's; more of them for subnormal results.
+        // Significand bits beyond the format's; more of them for subnormal results.
         let mut dropped = 52 - self.mantissa_bits as i32;
         if exponent < smallest {
             dropped += smallest - exponent;
@@ -253,7 +253,7 @@ impl Format {
             Rounding::Up => rest != 0 && !negative,
         };
         kept += u64::from(up);
-        // A carry out of the significand increases the exponent field by itself.
+        // A carry out of the significand increments the exponent field.
         let normal = kept >> self.mantissa_bits != 0;
         let field = if normal { (exponent + self.bias() - 1) as u64 } else { 0 };
         let result = (field << self.mantissa_bits) + kept;
@@ -270,12 +270,12 @@ impl Format {
     }
 }
 
-/// `value` with a subnormal replaced by zero of its sign, as `.ftz` does.
+/// `value` with a subnormal flushed to a zero of the same sign (`.ftz`).
 pub(crate) fn flush(value: f32) -> f32 {
     if value.is_subnormal() { 0.0_f32.copysign(value) } else { value }
 }
 
-/// `value` with every NaN replaced by the canonical one.
+/// `value` with every NaN replaced by the canonical NaN.
 pub(crate) fn canonical(value: f32) -> u32 {
     if value.is_nan() { Format::F32.nan() as u32 } else { value.to_bits() }
 }
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn rounding_to_single_agrees_with_the_host() {
         for bits in random_bits().take(100_000) {
-            // Exponents around those of f32, so that overflow and subnormals happen.
+            // Exponents around those of f32, so that overflow and subnormals occur.
             let exponent = 1023 - 160 + bits % 320;
             let value = f64::from_bits(bits & !(0x7ff << 52) | exponent << 52);
             let expected = u64::from((value as f32).to_bits());

@@ -1,13 +1,13 @@
-//! `printf` as C has it (ISO C, "The fprintf function"), for what kernels print.
+//! `printf` (ISO C, "The fprintf function") for output of kernels.
 
-/// Widest field and longest precision; longer ones are cut.
+/// Maximum field width and precision; larger ones are truncated.
 const LARGEST: usize = 4096;
 
-/// Where the arguments of a template come from.
+/// Arguments of a template.
 pub(crate) trait Arguments {
     /// The next argument, of 4 or 8 bytes.
     fn number(&mut self, bytes: usize) -> u64;
-    /// The next argument: what lies at an address, up to its first zero byte.
+    /// The next argument as a string: the bytes at an address up to the first NUL.
     fn text(&mut self) -> Vec<u8>;
 }
 
@@ -25,7 +25,7 @@ struct Conversion {
     bytes: usize,
 }
 
-/// The text of `template`, and how many arguments it took.
+/// The formatted `template`, and the number of arguments consumed.
 pub(crate) fn print(template: &[u8], arguments: &mut dyn Arguments) -> (Vec<u8>, u32) {
     let mut counted = Counted { arguments, count: 0 };
     let mut text = Vec::new();
@@ -153,7 +153,7 @@ impl Conversion {
             b'f' | b'F' | b'e' | b'E' | b'g' | b'G' | b'a' | b'A' => {
                 self.float(letter, f64::from_bits(arguments.number(8)))
             }
-            // Nothing that C knows.
+            // Not a C conversion.
             _ => vec![b'%', letter],
         }
     }
@@ -192,7 +192,7 @@ impl Conversion {
         self.pad(&prefix, text.as_bytes(), is_finite)
     }
 
-    /// `#` keeps the point of a number without a fraction.
+    /// `#` keeps the decimal point of a number without a fraction.
     fn with_point(self, text: String) -> String {
         if self.alternative && !text.contains('.') { text + "." } else { text }
     }
@@ -256,7 +256,7 @@ impl Conversion {
         format!("{}{point}{digits}p{exponent:+}", whole >> kept)
     }
 
-    /// Fills the field.
+    /// Pads to the field width.
     fn pad(self, prefix: &str, text: &[u8], may_have_zeros: bool) -> Vec<u8> {
         let missing = self.width.saturating_sub(prefix.len() + text.len());
         let (spaces, zeros) = match self.zeros && may_have_zeros && !self.left {
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(count as usize, arguments.len(), "{template}");
     }
 
-    /// What glibc 2.36 printed.
+    /// Output of glibc 2.36.
     #[test]
     fn integers() {
         check("%d|%5d|%-5d|%05d|%+d|% d", &[u64::MAX, 42, 42, 42, 42, 42], "-1|   42|42   |00042|+42| 42");
@@ -314,7 +314,7 @@ mod tests {
         check("%y 5%", &[], "%y 5%");
     }
 
-    /// What glibc 2.36 printed.
+    /// Output of glibc 2.36.
     #[test]
     fn floats() {
         let cases: [(&str, f64, &str); 22] = [

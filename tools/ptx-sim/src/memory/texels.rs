@@ -1,10 +1,11 @@
-//! Texels: elements of CUDA arrays, of linear memory and of pitched memory, as textures and surfaces find them (CUDA C++
-//! Programming Guide, "Texture and Surface Memory"). How a GPU lays an array out is not known: here rows follow each other.
+//! Texels: elements of CUDA arrays, linear memory and pitched memory, as textures and surfaces access them (CUDA C++
+//! Programming Guide, "Texture and Surface Memory"). The layout of arrays on a GPU is not known; here rows follow each
+//! other.
 
-/// Rows of an array begin at multiples of this.
+/// Alignment of the rows of an array.
 const ROW_ALIGNMENT: u64 = 16;
 
-/// What the texels are an array of (PTX ISA, "tex", the geometry).
+/// Geometry of texels (PTX ISA, "tex").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Geometry {
     /// `.1d`.
@@ -13,14 +14,14 @@ pub enum Geometry {
     Plane,
     /// `.3d`.
     Volume,
-    /// `.a1d`: layers of one dimension.
+    /// `.a1d`: layers of one-dimensional texels.
     Lines,
-    /// `.a2d`: layers of two dimensions.
+    /// `.a2d`: layers of two-dimensional texels.
     Planes,
 }
 
 impl Geometry {
-    /// As PTX calls it.
+    /// Its PTX modifier.
     pub fn name(self) -> &'static str {
         match self {
             Geometry::Line => "1d",
@@ -36,7 +37,7 @@ impl Geometry {
         matches!(self, Geometry::Lines | Geometry::Planes)
     }
 
-    /// Dimensions, without the layers.
+    /// Number of dimensions, without layers.
     pub fn rank(self) -> usize {
         match self {
             Geometry::Line | Geometry::Lines => 1,
@@ -46,7 +47,7 @@ impl Geometry {
     }
 }
 
-/// What a channel of a texel is.
+/// Type of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
     /// An unsigned integer.
@@ -57,7 +58,7 @@ pub enum Channel {
     Float,
 }
 
-/// What a texel consists of.
+/// Format of a texel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TexelFormat {
     channel: Channel,
@@ -66,14 +67,15 @@ pub struct TexelFormat {
 }
 
 impl TexelFormat {
-    /// So many channels of so many bits; `None` unless there are 1, 2 or 4 of 8, 16 or 32 bits, floating-point ones of 16 or 32.
+    /// A format of `channels` channels of `bits` bits; `None` unless there are 1, 2 or 4 of 8, 16 or 32 bits (floating
+    /// point: 16 or 32).
     pub fn new(channel: Channel, bits: u32, channels: u32) -> Option<TexelFormat> {
         let least = if channel == Channel::Float { 16 } else { 8 };
         let is_there = matches!(bits, 8 | 16 | 32) && bits >= least && matches!(channels, 1 | 2 | 4);
         is_there.then_some(TexelFormat { channel, bits, channels })
     }
 
-    /// What each channel is.
+    /// Type of the channels.
     pub fn channel(self) -> Channel {
         self.channel
     }
@@ -83,12 +85,12 @@ impl TexelFormat {
         self.bits
     }
 
-    /// How many channels there are.
+    /// Number of channels.
     pub fn channels(self) -> u32 {
         self.channels
     }
 
-    /// Bytes of a texel.
+    /// Size of a texel, bytes.
     pub fn bytes(self) -> u64 {
         u64::from(self.bits / 8 * self.channels)
     }
@@ -97,22 +99,22 @@ impl TexelFormat {
 /// Texels in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Texels {
-    /// The first one.
+    /// Address of the first texel.
     pub address: u64,
-    /// What they are an array of.
+    /// Their geometry.
     pub geometry: Geometry,
-    /// Width, height, and depth or number of layers; 1 where there is no such dimension.
+    /// Width, height, and depth or number of layers; 1 for an absent dimension.
     pub extent: [u64; 3],
-    /// Bytes from row to row.
+    /// Distance between rows, bytes.
     pub pitch: u64,
-    /// What each of them consists of.
+    /// Format of a texel.
     pub format: TexelFormat,
-    /// Whether they are a CUDA array, no ordinary memory.
+    /// Whether they are a CUDA array and not ordinary memory.
     pub is_array: bool,
 }
 
 impl Texels {
-    /// Texels of ordinary memory one behind the other.
+    /// Contiguous texels of ordinary memory.
     pub fn linear(address: u64, count: u64, format: TexelFormat) -> Texels {
         let pitch = count.saturating_mul(format.bytes());
         Texels { address, geometry: Geometry::Line, extent: [count, 1, 1], pitch, format, is_array: false }
@@ -123,37 +125,37 @@ impl Texels {
         Texels { address, geometry: Geometry::Plane, extent: [width, height, 1], pitch, format, is_array: false }
     }
 
-    /// An array that lies nowhere yet.
+    /// An array without an address yet.
     pub fn array(geometry: Geometry, extent: [u64; 3], format: TexelFormat) -> Texels {
         let row = extent[0].saturating_mul(format.bytes());
         let pitch = row.checked_next_multiple_of(ROW_ALIGNMENT).unwrap_or(row);
         Texels { address: 0, geometry, extent, pitch, format, is_array: true }
     }
 
-    /// Whether they lie one behind the other in ordinary memory.
+    /// Whether they are contiguous in ordinary memory.
     pub fn is_linear(&self) -> bool {
         !self.is_array && self.geometry == Geometry::Line
     }
 
-    /// Bytes of a row.
+    /// Size of a row, bytes.
     pub fn row_bytes(&self) -> u64 {
         self.extent[0].saturating_mul(self.format.bytes())
     }
 
-    /// From the first byte to the last one; `None` when there are too many to count.
+    /// Size from the first byte to the last; `None` on overflow.
     pub fn bytes(&self) -> Option<u64> {
         let [width, height, depth] = self.extent;
         let rows = height.checked_mul(depth)?.checked_sub(1)?;
         rows.checked_mul(self.pitch)?.checked_add(width.checked_mul(self.format.bytes())?)
     }
 
-    /// The address of byte `x` of row `y` of a layer or a slice `z`; of no use where there is none.
+    /// Address of byte `x` of row `y` of layer or slice `z`; meaningless outside the texels.
     pub fn place(&self, x: u64, y: u64, z: u64) -> u64 {
         let row = z.wrapping_mul(self.extent[1]).wrapping_add(y);
         self.address.wrapping_add(row.wrapping_mul(self.pitch)).wrapping_add(x)
     }
 
-    /// Sizes and format, as in `64 x 32 texels of 4 bytes`.
+    /// Sizes and format in words: `64 x 32 texels of 4 bytes`.
     pub fn describe(&self) -> String {
         let [width, height, depth] = self.extent;
         let size = match self.geometry {
@@ -169,7 +171,7 @@ impl Texels {
         }
     }
 
-    /// Where a byte of them lies, as in `byte 4 of row 2`; `offset` counts from the first.
+    /// Position of a byte in words, `byte 4 of row 2`; `offset` counts from the first byte.
     pub(super) fn describe_offset(&self, offset: u64) -> String {
         let (row, x) = (offset / self.pitch.max(1), offset % self.pitch.max(1));
         let (y, z) = (row % self.extent[1], row / self.extent[1]);

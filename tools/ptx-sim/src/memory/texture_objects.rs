@@ -1,49 +1,50 @@
-//! Texture and surface objects: what the handles stand for that kernels give to `tex`, `suld` and their relatives.
+//! Texture and surface objects: the targets of the handles that kernels pass to `tex`, `suld` and related instructions.
 
 use std::collections::BTreeMap;
 
 use super::error::MemoryError;
 use super::texels::{Channel, Texels};
 
-/// Handles of objects are above this, beyond all addresses: what is used as an address by mistake hits nothing.
+/// Handles are above this, beyond all addresses, so that a handle used as an address hits nothing.
 const FIRST_HANDLE: u64 = 1 << 62;
 
-/// What is read where a coordinate lies outside (CUDA C++ Programming Guide, "Texture Memory", the addressing mode).
+/// How coordinates outside the texture are handled (CUDA C++ Programming Guide, "Texture Memory", the addressing mode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressMode {
-    /// The texture repeats itself; as [`AddressMode::Clamp`] where coordinates are not normalized.
+    /// The texture repeats; acts as [`AddressMode::Clamp`] if coordinates are not normalised.
     Wrap,
-    /// The nearest texel inside.
+    /// The nearest texel inside is read.
     #[default]
     Clamp,
-    /// The texture repeats itself, every other time reversed; as [`AddressMode::Clamp`] where coordinates are not normalized.
+    /// The texture repeats, mirrored every other time; acts as [`AddressMode::Clamp`] if coordinates are not
+    /// normalised.
     Mirror,
-    /// The border colour.
+    /// The border colour is read.
     Border,
 }
 
-/// Which texels a fetch consists of.
+/// How a fetch combines texels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Filter {
-    /// The nearest.
+    /// The nearest texel.
     #[default]
     Point,
-    /// The neighbours in each dimension, weighted by their distance.
+    /// The neighbours in each dimension, weighted by distance (linear filtering).
     Linear,
 }
 
 /// How a texture is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampler {
-    /// What lies outside, by dimension.
+    /// Addressing mode of each dimension.
     pub address: [AddressMode; 3],
-    /// Which texels a fetch consists of.
+    /// Filter mode.
     pub filter: Filter,
-    /// Whether coordinates go from 0 to 1.
+    /// Whether coordinates are normalised (0 to 1).
     pub normalized_coordinates: bool,
-    /// Whether integers of 8 and 16 bits are read as numbers up to 1.
+    /// Whether 8- and 16-bit integers are read as normalised floats.
     pub normalized_values: bool,
-    /// What [`AddressMode::Border`] reads.
+    /// Colour for [`AddressMode::Border`].
     pub border: [f32; 4],
 }
 
@@ -55,10 +56,10 @@ pub struct Texture {
 }
 
 impl Texture {
-    /// Texels as a sampler reads them.
+    /// A texture of texels with a sampler.
     ///
     /// # Errors
-    /// [`MemoryError::Texture`] when integers are filtered, or have a border colour other than 0, which is not supported.
+    /// [`MemoryError::Texture`] if integers are filtered, or have a border colour other than 0, which is not supported.
     pub fn new(texels: Texels, sampler: Sampler) -> Result<Texture, MemoryError> {
         let texture = Texture { texels, sampler };
         let refused = |what: &str| Err(MemoryError::Texture { what: what.to_owned() });
@@ -71,36 +72,36 @@ impl Texture {
         }
     }
 
-    /// What is read.
+    /// The texels.
     pub fn texels(&self) -> &Texels {
         &self.texels
     }
 
-    /// How it is read.
+    /// The sampler.
     pub fn sampler(&self) -> &Sampler {
         &self.sampler
     }
 
-    /// Whether a fetch gives floating-point numbers.
+    /// Whether a fetch returns floating-point numbers.
     pub fn gives_floats(&self) -> bool {
         self.texels.format.channel() == Channel::Float || self.normalizes()
     }
 
-    /// Whether integers become numbers up to 1.
+    /// Whether integers are read as normalised floats.
     pub fn normalizes(&self) -> bool {
         let format = self.texels.format;
         self.sampler.normalized_values && format.channel() != Channel::Float && format.bits() < 32
     }
 }
 
-/// What a handle stands for.
+/// Object of a handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Object {
     Texture(Texture),
     Surface(Texels),
 }
 
-/// The objects of a memory; handles are never used twice.
+/// The objects of a memory; handles are never reused.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     /// `None` once destroyed.
@@ -108,20 +109,20 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// The handle of a new object of a memory that begins at an address: two memories never give the same.
+    /// A new handle of a memory that begins at an address; handles of different memories are distinct.
     pub fn add(&mut self, memory: u64, object: Object) -> u64 {
         let handle = FIRST_HANDLE + memory + self.by_handle.len() as u64;
         self.by_handle.insert(handle, Some(object));
         handle
     }
 
-    /// Destroys an object; what is wrong with the handle, otherwise.
+    /// Destroys an object; fails with what is wrong with the handle.
     pub fn remove(&mut self, handle: u64) -> Result<(), &'static str> {
         let found = self.by_handle.get_mut(&handle).ok_or(NO_OBJECT)?;
         found.take().map(drop).ok_or(DESTROYED)
     }
 
-    /// The object of a handle; what is wrong with it, otherwise.
+    /// The object of a handle, or what is wrong with the handle.
     pub fn get(&self, handle: u64) -> Result<&Object, &'static str> {
         self.by_handle.get(&handle).ok_or(NO_OBJECT)?.as_ref().ok_or(DESTROYED)
     }

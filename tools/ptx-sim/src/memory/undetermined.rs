@@ -1,5 +1,5 @@
-//! Values that kernels stored to global memory and that are not determined: which bits, and which store left them there. They
-//! matter where a kernel depends on them, where they leave the GPU, and where they are left as a result.
+//! Undetermined values in global memory: which bits are undetermined, and which store left them. They matter when a
+//! kernel depends on them, when they are copied off the GPU, and when they remain as a result.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,30 +9,30 @@ use super::global::GlobalMemory;
 use crate::finding::Finding;
 use crate::unknown::{Origin, Read, StoreId, Unknown, UnknownBytes};
 
-/// Bytes of a word that has one entry.
+/// Bytes covered by one entry.
 const WORD: u64 = 8;
 
-/// A store by which a kernel left undetermined values in global memory.
+/// A store that left undetermined values in global memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndeterminedStore {
-    /// The entry that was launched.
+    /// The launched entry.
     pub entry: String,
-    /// The store, and where its values come from.
+    /// The store, and the origin of its values.
     pub finding: Finding,
 }
 
-/// Undetermined values of some bytes, to be put down elsewhere.
+/// Undetermined values of some bytes, for copying them elsewhere.
 #[derive(Clone, Debug, Default)]
 pub struct Undetermined(Vec<(u64, u8, UndeterminedStore)>);
 
 impl Undetermined {
-    /// Whether there are none.
+    /// Whether there are no undetermined values.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// A store that is executed: the name of the PTX file, the line there, and the index of the cluster.
+/// Key of an executed store: name of the PTX file, line, and index of the cluster.
 #[derive(Clone, Copy)]
 pub(crate) struct Storing<'a> {
     pub launch: u64,
@@ -41,13 +41,13 @@ pub(crate) struct Storing<'a> {
     pub cluster: u64,
 }
 
-/// All of them in one memory. Bytes that were written since are still listed.
+/// All undetermined values in a memory. May still list bytes that have been overwritten.
 #[derive(Default)]
 pub(super) struct UndeterminedStores(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
-    /// By the address of a word: the undetermined bits, and the last store that left some.
+    /// By address of a word: the undetermined bits, and the last store that left them.
     words: BTreeMap<u64, (u64, StoreId)>,
     stores: Vec<Known>,
     index: HashMap<(String, u32), StoreId>,
@@ -56,7 +56,7 @@ struct Table {
 struct Known {
     launch: u64,
     cluster: u64,
-    /// Whether it was told since it was executed.
+    /// Whether it was reported since its last execution.
     is_told: bool,
     store: UndeterminedStore,
 }
@@ -66,14 +66,14 @@ impl UndeterminedStores {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The undetermined bits of a byte, and who stored them.
+    /// The undetermined bits of a byte, and the store that left them.
     pub fn at(&self, address: u64) -> Option<(u8, StoreId)> {
         let (bits, store) = *self.table().words.get(&word_of(address))?;
         let bits = (bits >> shift_of(address)) as u8;
         (bits != 0).then_some((bits, store))
     }
 
-    /// Takes bytes as no longer stored by anybody.
+    /// Removes the entries of bytes.
     pub fn remove(&self, address: u64, bytes: u64) {
         let mut table = self.table();
         if table.words.is_empty() {
@@ -100,7 +100,7 @@ impl Table {
         word.1 = store;
     }
 
-    /// The store by `by`, which `describe` describes if it is the first one of the launch.
+    /// Number of the store `by`; `describe` describes it on its first occurrence in the launch.
     fn add(&mut self, by: Storing<'_>, occurrences: u64, describe: impl FnOnce() -> UndeterminedStore) -> StoreId {
         let (launch, next) = (by.launch, StoreId(self.stores.len() as u32));
         let id = *self.index.entry((by.file.to_owned(), by.line)).or_insert(next);
@@ -117,7 +117,7 @@ impl Table {
         id
     }
 
-    /// Those of `stores` that nobody was told of, in the order of clusters and lines.
+    /// The unreported ones of `stores`, in order of clusters and lines.
     fn tell(&mut self, mut stores: Vec<StoreId>) -> Vec<UndeterminedStore> {
         let order = |id: &StoreId| {
             let Known { cluster, store, .. } = &self.stores[id.0 as usize];
@@ -142,12 +142,12 @@ impl GlobalMemory {
         self.launch
     }
 
-    /// Says that a launch begins.
+    /// Starts a launch.
     pub(crate) fn begin_launch(&mut self) {
         self.launch += 1;
     }
 
-    /// What is not known of the bytes of a read that lies in a buffer. Bits that are not known read as zeros.
+    /// The undetermined bits of a read inside a buffer. Undetermined bits read as zeros.
     #[cold]
     pub(crate) fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
         let mut unknown = UnknownBytes::default();
@@ -159,7 +159,7 @@ impl GlobalMemory {
                 continue;
             }
             let stored = self.undetermined.at(address);
-            // Its address is that of the first byte that is not known.
+            // Its address is that of the first undetermined byte.
             let origin = *origin.get_or_insert_with(|| {
                 let read = Read { address, ..read };
                 stored.map_or(Origin::Memory(read), |(_, store)| Origin::Stored(read, store))
@@ -171,17 +171,17 @@ impl GlobalMemory {
         unknown
     }
 
-    /// Whether the host may see what is stored at an address at any time.
+    /// Whether the host can access the address at any time.
     pub(crate) fn is_seen_by_host(&self, address: u64) -> bool {
         !self.addresses.contains(&address)
     }
 
-    /// Whether a byte lies in a live buffer and does not count as written.
+    /// Whether a byte lies in a live buffer and counts as unwritten.
     fn is_unwritten(&self, address: u64) -> bool {
         self.find(address, 1).is_some_and(|buffer| !buffer.is_written(address - buffer.address))
     }
 
-    /// Notes that a store left these bits of bytes undetermined, which counts as that many occurrences.
+    /// Records that a store left these bits undetermined, counted as that many occurrences.
     #[cold]
     pub(crate) fn leave_undetermined(
         &self,
@@ -195,12 +195,12 @@ impl GlobalMemory {
         bytes.iter().for_each(|(address, bits)| table.put(*address, *bits, store));
     }
 
-    /// The store that left the first undetermined one of some bytes.
+    /// The store that left the first undetermined byte of some bytes.
     pub(crate) fn stored_in(&self, address: u64, bytes: u64) -> Option<StoreId> {
         (address..address + bytes).find_map(|byte| self.undetermined.at(byte)).map(|(_, store)| store)
     }
 
-    /// Who stored an undetermined value, which counts as told.
+    /// The store of an undetermined value, which then counts as reported.
     #[cold]
     pub(crate) fn tell_store(&self, StoreId(index): StoreId) -> Option<UndeterminedStore> {
         let mut table = self.undetermined.table();
@@ -209,7 +209,7 @@ impl GlobalMemory {
         Some(known.store.clone())
     }
 
-    /// The stores of the last launch that left undetermined values which are there still and nobody was told of.
+    /// Unreported stores of the last launch whose undetermined values are still there.
     pub(crate) fn left_by_launch(&self) -> Vec<UndeterminedStore> {
         let mut table = self.undetermined.table();
         let launch = self.launch;
@@ -221,7 +221,8 @@ impl GlobalMemory {
         table.tell(left)
     }
 
-    /// The stores that left undetermined values in some bytes, each told once: to be asked for when the bytes leave the GPU.
+    /// The unreported stores that left undetermined values in some bytes, each once. Call it when the bytes leave the
+    /// GPU.
     pub fn take_undetermined(&self, address: u64, bytes: u64) -> Vec<UndeterminedStore> {
         self.note_exchange(address);
         let mut table = self.undetermined.table();
@@ -229,8 +230,8 @@ impl GlobalMemory {
         table.tell(stores)
     }
 
-    /// The stores that left undetermined values in the buffer that begins at `address`, as a result: no later launch has read
-    /// anything there, nor has a copy, and blocks do not talk to each other by it. To be asked for before it is freed.
+    /// The stores that left undetermined values in the buffer at `address` as a result: no later launch or copy has
+    /// read it, and blocks do not communicate through it. Call it before the buffer is freed.
     pub fn take_left(&self, address: u64) -> Vec<UndeterminedStore> {
         let mut table = self.undetermined.table();
         let Some(buffer) = self.locate(address, 1).ok().filter(|_| !table.words.is_empty()) else { return Vec::new() };
@@ -239,14 +240,14 @@ impl GlobalMemory {
         table.tell(stores)
     }
 
-    /// Says that others than kernels, or blocks that talk to each other, have read at an address.
+    /// Records a read by others than kernels, or by communicating blocks.
     pub(crate) fn note_exchange(&self, address: u64) {
         if let Ok(buffer) = self.locate(address, 1) {
             buffer.note_read(ALWAYS_READ);
         }
     }
 
-    /// The undetermined values that were stored in some bytes.
+    /// The undetermined values in some bytes.
     pub fn undetermined(&self, address: u64, bytes: u64) -> Undetermined {
         let table = self.undetermined.table();
         let end = address.saturating_add(bytes);
@@ -262,7 +263,7 @@ impl GlobalMemory {
         Undetermined(values)
     }
 
-    /// Puts undetermined values down at an address, in bytes that count as never written.
+    /// Stores undetermined values at an address; the bytes count as unwritten.
     pub fn put_undetermined(&mut self, address: u64, values: Undetermined) {
         let launch = self.launch;
         let mut table = self.undetermined.table();
@@ -291,7 +292,7 @@ fn shift_of(address: u64) -> u64 {
     address % WORD * 8
 }
 
-/// The bytes of a word that lie between two addresses.
+/// Mask of the bytes of a word between two addresses.
 fn bytes_of(word: u64, address: u64, end: u64) -> std::ops::Range<u64> {
     word.max(address)..(word + WORD).min(end)
 }

@@ -1,8 +1,8 @@
-//! What a PTX text says, before anything is known about what its instructions mean.
+//! Syntax tree of a PTX text, before instructions are interpreted.
 
 use super::types::{Space, Type};
 
-/// A place in the text.
+/// A position in the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     /// From 1.
@@ -11,16 +11,16 @@ pub(crate) struct Position {
     pub column: u32,
 }
 
-/// A `.loc`: where the following instructions come from.
+/// A `.loc`: source location of the following instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
-    /// Number of a `.file`.
+    /// Number of its `.file`.
     pub file: u32,
     /// From 1.
     pub line: u32,
-    /// From 1, or 0.
+    /// From 1; 0 if unknown.
     pub column: u32,
-    /// Index of the location of the call it was inlined at.
+    /// Index of the location at which it was inlined.
     pub inlined_at: Option<u32>,
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct Variable {
     pub position: Position,
     /// Bytes.
     pub alignment: u64,
-    /// Size in bytes; `None` for `name[]`, whose size the launch decides.
+    /// Size in bytes; `None` for `name[]`, which the launch sizes.
     pub bytes: Option<u64>,
     /// Element type of the initialiser.
     pub element: Type,
     pub initialiser: Vec<Initialiser>,
-    /// Whether the host reaches it, too (`.attribute(.managed)`).
+    /// Whether the host accesses it too (`.attribute(.managed)`).
     pub is_managed: bool,
 }
 
@@ -55,19 +55,19 @@ pub(crate) enum Initialiser {
 pub(crate) struct Entry {
     pub name: String,
     pub parameters: Vec<Variable>,
-    /// `.maxntid`: the most threads in each dimension.
+    /// `.maxntid`: maximum threads in each dimension.
     pub maximum_threads: Option<[u32; 3]>,
-    /// `.reqntid`: exactly the threads in each dimension.
+    /// `.reqntid`: required threads in each dimension.
     pub required_threads: Option<[u32; 3]>,
-    /// `.minnctapersm`: how many blocks a multiprocessor has to hold at a time.
+    /// `.minnctapersm`: minimum resident blocks per multiprocessor.
     pub minimum_blocks: Option<u32>,
-    /// `.maxnreg`: the most registers of a thread.
+    /// `.maxnreg`: maximum registers per thread.
     pub maximum_registers: Option<u32>,
-    /// `.reqnctapercluster`: exactly the blocks of a cluster in each dimension.
+    /// `.reqnctapercluster`: required blocks of a cluster in each dimension.
     pub cluster: Option<[u32; 3]>,
-    /// `.maxclusterrank`: the most blocks of a cluster.
+    /// `.maxclusterrank`: maximum blocks of a cluster.
     pub maximum_cluster: Option<u32>,
-    /// `.explicitcluster`: the size of clusters has to be known when it is launched.
+    /// `.explicitcluster`: launches must specify a cluster size.
     pub needs_cluster: bool,
     pub body: Vec<Statement>,
 }
@@ -77,11 +77,11 @@ pub(crate) struct Entry {
 pub(crate) struct Function {
     pub name: String,
     pub signature: Signature,
-    /// Absent when it is declared only.
+    /// `None` for a declaration.
     pub body: Option<Vec<Statement>>,
 }
 
-/// What a function takes and returns.
+/// Parameters and results of a function.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signature {
     pub returns: Vec<Formal>,
@@ -107,7 +107,7 @@ impl Formal {
     }
 }
 
-/// A statement of a body, in order; blocks are marked by their ends.
+/// A statement of a body, in order; braces are statements of their own.
 #[derive(Clone, Debug)]
 pub(crate) enum Statement {
     /// `.reg`.
@@ -201,6 +201,6 @@ pub(crate) enum Operand {
 pub(crate) enum Base {
     /// A register or variable.
     Name(String),
-    /// Nothing: the offset is the address.
+    /// None: the offset is the address.
     None,
 }

@@ -39,7 +39,7 @@ impl<'a> Parser<'a> {
         Ok(statements)
     }
 
-    /// `name:`, or what it names: branch targets, the prototype or the targets of a call.
+    /// `name:`, or a labelled directive: branch targets, call prototype or call targets.
     fn label(&mut self, name: &'a str) -> Parse<Statement> {
         let (name, position) = (name.to_owned(), self.position());
         self.advance();
@@ -80,7 +80,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The type behind a `.reg`.
+    /// The type after `.reg`.
     pub(super) fn register_type(&mut self) -> Parse<Type> {
         self.advance();
         let kind = match self.peek() {
@@ -113,8 +113,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `.loc file line column[, function_name label[+offset]][, inlined_at file line column]`. What a compiler made of no line in
-    /// particular has line 0: it counts to the call that it was inlined at, or else to the line before it.
+    /// `.loc file line column[, function_name label[+offset]][, inlined_at file line column]`. Line 0 marks code
+    /// without a line of its own: it takes the call at which it was inlined, or else the previous line.
     pub(super) fn location(&mut self) -> Parse<()> {
         self.advance();
         let (file, line, column) = self.location_numbers()?;
@@ -146,7 +146,7 @@ impl<'a> Parser<'a> {
         Ok((self.small_integer("file number")?, self.small_integer("line")?, self.small_integer("column")?))
     }
 
-    /// Index of the latest location at a position, made if there is none.
+    /// Index of the latest location at a position; added if missing.
     fn known_location(&mut self, position: (u32, u32, u32)) -> u32 {
         if let Some(index) = self.known_locations.get(&position) {
             return *index;

@@ -2,11 +2,11 @@
 
 use super::{Entry, Initialiser, Parse, Parser, Space, TokenKind, Type, Variable};
 
-/// Largest alignment of a variable in bytes; more than any hardware offers.
+/// Maximum alignment of a variable in bytes; more than any hardware needs.
 const LARGEST_ALIGNMENT: u64 = 1 << 16;
 
 impl<'a> Parser<'a> {
-    /// A whole module.
+    /// A module.
     pub(super) fn module(&mut self) -> Parse<()> {
         loop {
             match self.peek() {
@@ -97,7 +97,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Debug information other than `.loc` is not needed.
+    /// Skips debug information other than `.loc`.
     fn section(&mut self) -> Parse<()> {
         self.advance();
         self.advance();
@@ -215,7 +215,7 @@ impl<'a> Parser<'a> {
                             format!("an alignment of {value}; it must be a power of two up to {LARGEST_ALIGNMENT}");
                         return self.error(position, message);
                     }
-                    // The alignment after `.ptr` is that of what the pointer points to.
+                    // The alignment after `.ptr` is that of the pointee.
                     alignment = alignment.or((element.is_none() || space != Space::Parameter).then_some(value));
                 }
                 "attribute" => is_managed |= self.is_managed()?,
@@ -234,7 +234,7 @@ impl<'a> Parser<'a> {
         Ok(Variable { is_managed, ..variable })
     }
 
-    /// Whether attributes in parentheses say that the host reaches the variable, too (`.managed`).
+    /// Whether the attributes in parentheses include `.managed`.
     fn is_managed(&mut self) -> Parse<bool> {
         self.expect('(')?;
         let is_managed = self.peek() == TokenKind::Dot("managed");

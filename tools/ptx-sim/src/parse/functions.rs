@@ -78,7 +78,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What may stand around the signature of a function; none of it changes what the function does.
+    /// Directives around a function's signature; none of them changes what the function does.
     fn function_directives(&mut self) -> Parse<()> {
         while let TokenKind::Dot(name) = self.peek() {
             match name {

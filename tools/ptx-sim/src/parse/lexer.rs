@@ -1,4 +1,4 @@
-//! Text to tokens.
+//! Tokenisation of PTX.
 
 use super::Position;
 
@@ -9,12 +9,12 @@ pub(super) struct Token<'a> {
     pub position: Position,
 }
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind<'a> {
     /// A name, opcode or register: starts with a letter, `_`, `$` or `%`.
     Word(&'a str),
-    /// A directive or modifier without its dot, as in `L2::128B`.
+    /// A directive or modifier without its dot, for example `L2::128B`.
     Dot(&'a str),
     /// An integer literal.
     Integer(u64),
@@ -49,14 +49,14 @@ impl Kind<'_> {
 pub(super) struct Lexer<'a> {
     rest: &'a str,
     position: Position,
-    /// What is no token, and where; nothing is read behind it.
+    /// The first invalid token and its position; nothing after it is read.
     pub failure: Option<Failure>,
 }
 
-/// A place, and what is wrong there.
+/// A position, and what is wrong there.
 pub(super) type Failure = (Position, String);
 
-/// How many bytes at the start of a text can be part of a word.
+/// Number of bytes at the start of a text that can be part of a word.
 fn word_length(text: &str) -> usize {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$');
     text.bytes().position(|byte| !is_word(byte)).unwrap_or(text.len())
@@ -68,7 +68,7 @@ impl<'a> Lexer<'a> {
         Lexer { rest: text, position: Position { line: 1, column: 1 }, failure: None }
     }
 
-    /// The next token. What is none ends the text.
+    /// The next token. An invalid one ends the text.
     pub fn token(&mut self) -> Token<'a> {
         let (kind, position) = self.next().unwrap_or_else(|failure| {
             let position = failure.0;
@@ -117,7 +117,7 @@ impl<'a> Lexer<'a> {
         taken
     }
 
-    /// Consumes `length` characters of ASCII, none of which ends a line.
+    /// Consumes `length` ASCII characters without line breaks.
     fn take_of_line(&mut self, length: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at(length);
         self.rest = rest;

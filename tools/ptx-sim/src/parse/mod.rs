@@ -1,4 +1,4 @@
-//! Text to a syntax tree. The tree is generic: it knows no instruction, so that a new one needs no change here.
+//! PTX text to syntax tree. The tree is generic: it knows no instructions, so that a new one needs no change here.
 
 mod ast;
 mod body;
@@ -17,7 +17,7 @@ pub(crate) use types::{Kind, Space, Type};
 
 use lexer::{Kind as TokenKind, Lexer, Token};
 
-/// Why a text is not PTX.
+/// Why a text is not valid PTX.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {message}")]
 pub struct ParseError {
@@ -35,14 +35,14 @@ pub struct ParseError {
 #[derive(Debug)]
 pub(crate) struct Syntax {
     pub version: (u32, u32),
-    /// The first item of `.target`, as in `sm_80`.
+    /// The first item of `.target`, for example `sm_80`.
     pub target: String,
     /// `.file` names by number.
     pub files: HashMap<u32, String>,
     pub locations: Vec<Location>,
     pub variables: Vec<Variable>,
     pub entries: Vec<Entry>,
-    /// Each once, defined or declared only.
+    /// Each function once, defined or only declared.
     pub functions: Vec<Function>,
     /// Other names of functions, by `.alias`.
     pub aliases: HashMap<String, String>,
@@ -72,7 +72,7 @@ impl Syntax {
             element_bytes: HashMap::new(),
         };
         let parsed = parser.module();
-        // What is no token ends the text for the parser, which may have missed something then.
+        // An invalid token ends the text, so the parser may have stopped for that reason.
         match parser.lexer.failure.take() {
             Some((position, message)) => parser.error(position, message),
             None => parsed.map(|()| parser.syntax),
@@ -81,25 +81,25 @@ impl Syntax {
 }
 
 impl Syntax {
-    /// The number of the function called `name`, or of the one it is an alias of.
+    /// The number of the function `name`, or of the function of which it is an alias.
     pub fn function(&self, name: &str) -> Option<usize> {
         let name = self.aliases.get(name).map_or(name, String::as_str);
         self.functions.iter().position(|function| function.name == name)
     }
 }
 
-/// A cursor over the tokens and what was read so far.
+/// A cursor over the tokens, and the results so far.
 struct Parser<'a> {
     file: &'a str,
     lexer: Lexer<'a>,
-    /// The next one and the one behind it.
+    /// The next two tokens.
     tokens: [Token<'a>; 2],
     syntax: Syntax,
-    /// The `.loc` in force.
+    /// The current `.loc`.
     location: Option<u32>,
     /// The latest location at each (file, line, column), which an `inlined_at` refers to.
     known_locations: HashMap<(u32, u32, u32), u32>,
-    /// Bytes of an element of each variable, as declared last.
+    /// Element size of each variable, in bytes, by its latest declaration.
     element_bytes: HashMap<String, u64>,
 }
 
@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
         self.error(self.position(), format!("expected {what}, found {}", self.peek().describe()))
     }
 
-    /// Consumes `symbol` if it comes next.
+    /// Consumes `symbol` if it is next.
     fn eat(&mut self, symbol: char) -> bool {
         let found = self.peek() == TokenKind::Symbol(symbol);
         if found {

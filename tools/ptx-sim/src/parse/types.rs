@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What the bits of a [`Type`] mean.
+/// Interpretation of the bits of a [`Type`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// `.b8` … `.b128`.
@@ -141,7 +141,7 @@ impl fmt::Display for Type {
 pub(crate) enum Space {
     /// `.global`.
     Global,
-    /// `.shared`, `.shared::cta`, and `.shared::cluster`, which is the same in a cluster of one block.
+    /// `.shared`, `.shared::cta`, and `.shared::cluster`, which is the same for a cluster of one block.
     Shared,
     /// `.local`.
     Local,

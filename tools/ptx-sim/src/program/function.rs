@@ -1,38 +1,38 @@
-//! Functions and calls of them, decoded but for what their instructions do.
+//! Functions and calls, decoded except for the effects of their instructions.
 
 use super::operand::{Destination, Slot};
 
-/// A function's local memory and what calls give to it and take from it, in each call anew.
+/// The frame of a function: local memory and call parameters, new in each call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FrameLayout {
-    /// Bytes of its `.local` variables, which lie first.
+    /// Bytes of its `.local` variables, which come first.
     pub locals: u64,
-    /// Bytes of all of it.
+    /// Total size, bytes.
     pub bytes: u64,
-    /// What its address is a multiple of.
+    /// Alignment.
     pub alignment: u64,
-    /// Whether addresses of the `.param` variables behind the locals are taken.
+    /// Whether addresses of the `.param` variables after the locals are taken.
     pub exposes_arguments: bool,
 }
 
 impl FrameLayout {
-    /// Bytes that loads and stores may reach.
+    /// Bytes accessible to loads and stores.
     pub fn reachable(&self) -> u64 {
         if self.exposes_arguments { self.bytes } else { self.locals }
     }
 }
 
-/// Where one value that a call passes lies.
+/// Location of a value that a call passes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Passed {
-    /// A `.param` variable, that far in the frame.
+    /// A `.param` variable, by offset in the frame.
     Bytes { offset: u64, bytes: u64 },
-    /// A register, or a literal, of that many bytes.
+    /// A register or literal of a size in bytes.
     Register { slot: Slot, mask: u64, bytes: u64 },
 }
 
 impl Passed {
-    /// Its size.
+    /// Size, bytes.
     pub fn bytes(self) -> u64 {
         match self {
             Passed::Bytes { bytes, .. } | Passed::Register { bytes, .. } => bytes,
@@ -45,7 +45,7 @@ impl Passed {
     }
 }
 
-/// A function of which there is a body.
+/// A function with a body.
 #[derive(Clone, Debug)]
 pub(crate) struct Function {
     pub name: String,
@@ -56,18 +56,18 @@ pub(crate) struct Function {
     pub returns: Vec<Passed>,
     /// The registers that it declares.
     pub registers: Vec<Slot>,
-    /// Registers that hold the address of a place in its frame, that far from the first byte.
+    /// Registers that hold an address in its frame, with the offset from its start.
     pub addresses: Vec<(Slot, u64)>,
-    /// Whether it can be called while it runs: each call then has registers of its own.
+    /// Whether it can be recursive: each call then has its own registers.
     pub is_recursive: bool,
 }
 
-/// Whom a call calls.
+/// Target of a call.
 #[derive(Clone, Debug)]
 pub(crate) enum Callee {
-    /// The function with that number.
+    /// A function, by number.
     Function(usize),
-    /// The function whose address is in the register.
+    /// The function whose address is in a register.
     Address(Slot),
 }
 
@@ -79,12 +79,12 @@ pub(crate) struct Call {
     pub results: Vec<Passed>,
 }
 
-/// The first address of functions.
+/// Address of the first function.
 const FIRST_FUNCTION: u64 = 0x7c00_0000_0000;
 /// Distance of functions.
 const FUNCTION_BYTES: u64 = 16;
 
-/// The address of the function with that number.
+/// The address of function `number`.
 pub(crate) fn function_address(number: usize) -> u64 {
     FIRST_FUNCTION + FUNCTION_BYTES * (number as u64 + 1)
 }

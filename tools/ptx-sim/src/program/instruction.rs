@@ -1,4 +1,4 @@
-//! What is known about an instruction and about a whole entry before it runs.
+//! Static properties of instructions and of a whole entry.
 
 use super::function::{Call, FrameLayout, Function};
 use super::layout::Layout;
@@ -7,20 +7,20 @@ use super::special::Special;
 use crate::counters::Counters;
 use crate::race::Semantics;
 
-/// Which lanes have to execute an instruction together.
+/// Which lanes must execute an instruction together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Collective {
-    /// Each lane for itself.
+    /// Each lane alone.
     No,
     /// All 32 (`.aligned`).
     Warp,
-    /// All the warp has, at a barrier of the block.
+    /// All live lanes of the warp, at a barrier of the block.
     Barrier,
-    /// Those in a mask.
+    /// The lanes of a mask.
     Mask(Slot),
 }
 
-/// How an instruction is counted.
+/// Counter category of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Integer,
@@ -55,16 +55,16 @@ impl Class {
     }
 }
 
-/// An instruction, but for what it does.
+/// An instruction, except for its effect.
 pub(crate) struct Instruction {
     pub guard: Option<Guard>,
-    /// How it is counted.
+    /// Counter category.
     pub class: Class,
-    /// Which lanes have to execute it together.
+    /// Which lanes must execute it together.
     pub collective: Collective,
-    /// How its accesses to memory are ordered.
+    /// Memory order of its accesses.
     pub semantics: Semantics,
-    /// Whether it gives its thread what others may have written, so that a loop of it may wait for them.
+    /// Whether it returns data that others may have written, so that a loop may wait with it.
     pub is_strong_read: bool,
     /// Whether it is an `atom.cas`.
     pub is_compare_and_swap: bool,
@@ -72,7 +72,7 @@ pub(crate) struct Instruction {
     pub reads_texels: bool,
     /// Whether it is a `wgmma`.
     pub is_wgmma: bool,
-    /// Whether it reaches the shared memory of other blocks of the cluster.
+    /// Whether it accesses the shared memory of other blocks of the cluster.
     pub reaches_cluster: bool,
     pub line: u32,
     /// Index into the module's locations.
@@ -85,40 +85,40 @@ pub(crate) struct Instruction {
     pub writes: Vec<Slot>,
 }
 
-/// A decoded entry, but for what its instructions do.
+/// A decoded entry, except for the effects of its instructions.
 pub(crate) struct Program {
     pub instructions: Vec<Instruction>,
-    /// The registers of a warp.
+    /// Initial values of the registers of a warp.
     pub registers: Vec<Initial>,
     /// Names for messages; empty for registers that hold literals.
     pub register_names: Vec<String>,
     pub layout: Layout,
-    /// By number; `None` for those that the entry does not reach or the module does not define.
+    /// By number; `None` for functions that the entry does not reach or the module does not define.
     pub functions: Vec<Option<Function>>,
     pub calls: Vec<Call>,
     /// The local memory of the entry itself.
     pub frame: FrameLayout,
     /// Whether threads have local memory.
     pub uses_stack: bool,
-    /// How many blocks a multiprocessor has to hold at a time (`.minnctapersm`).
+    /// Minimum resident blocks per multiprocessor (`.minnctapersm`).
     pub minimum_blocks: Option<u32>,
-    /// The most registers of a thread when it starts (`.maxnreg`).
+    /// Maximum registers per thread at the start (`.maxnreg`).
     pub maximum_registers: Option<u32>,
-    /// Whether there is a `wgmma`.
+    /// Whether it contains a `wgmma`.
     pub uses_wgmma: bool,
     /// Whether the async proxy accesses shared memory.
     pub uses_async_proxy: bool,
-    /// Whether there is a `griddepcontrol.wait`.
+    /// Whether it contains a `griddepcontrol.wait`.
     pub waits_for_previous_grid: bool,
 }
 
 impl Program {
-    /// Whether it asks where the shared memory of CUDA's own headers is.
+    /// Whether it reads the bounds of the shared memory of CUDA's own headers.
     pub fn uses_system_shared(&self) -> bool {
         self.registers.iter().any(|initial| matches!(initial, Initial::Special(Special::SystemShared(_))))
     }
 
-    /// Whether it reads where the blocks of a cooperative launch meet.
+    /// Whether it reads the address of the workspace of cooperative launches.
     pub fn asks_for_grid_workspace(&self) -> bool {
         self.registers.iter().any(|initial| matches!(initial, Initial::Special(Special::Environment(2))))
     }

@@ -1,4 +1,4 @@
-//! Where the variables of an entry lie in the shared, local, param and global spaces.
+//! Placement of an entry's variables in the shared, local, param and global spaces.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::reach::Reach;
 use crate::memory::{GlobalMemory, MemoryError, SYSTEM_SHARED_BYTES, parameter_address};
 use crate::parse::{Entry, Initialiser, Space, Statement, Syntax, Variable};
 
-/// Where a variable lies.
+/// Location of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub space: Space,
@@ -15,7 +15,7 @@ pub(crate) struct Place {
     pub bytes: u64,
 }
 
-/// A variable of a module in global or constant memory, as it lies there.
+/// A placed module variable in global or constant memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleVariable {
     /// Its name.
@@ -24,7 +24,7 @@ pub struct ModuleVariable {
     pub address: u64,
     /// Its size in bytes.
     pub bytes: u64,
-    /// The type it is declared with, as in `f32`; `b8` for most arrays and structs.
+    /// Its declared element type, for example `f32`; `b8` for most arrays and structs.
     pub element: String,
 }
 
@@ -32,27 +32,27 @@ pub struct ModuleVariable {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parameter {
     pub name: String,
-    /// In the param space.
+    /// Address in the param space.
     pub address: u64,
     pub bytes: u64,
 }
 
-/// Sizes of the spaces of an entry and places of the variables of its module.
+/// Sizes of the spaces of an entry, and locations of the variables.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     pub parameters: Vec<Parameter>,
-    /// Static shared memory including what precedes the dynamic part for its alignment.
+    /// Static shared memory, including padding before the dynamic part.
     pub static_shared_bytes: u64,
-    /// Local memory of a thread.
+    /// Local memory per thread.
     pub local_bytes: u64,
     /// By name; variables of the body first, then those of the module.
     pub places: HashMap<String, Place>,
-    /// Shared variables for messages: name, first address.
+    /// Names and first addresses of shared variables, for messages.
     pub shared_names: Vec<(String, u64)>,
 }
 
 impl Layout {
-    /// Places everything that `entry` reaches; global variables are allocated and filled in `memory`.
+    /// Places everything that `entry` reaches; allocates and initialises global variables in `memory`.
     pub fn new(
         syntax: &Syntax,
         module: u64,
@@ -79,7 +79,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Allocates and fills those global variables of a module in `memory` that no launch has placed before, and returns all.
+    /// Allocates and initialises the module's global variables in `memory` that no launch has placed, and returns all.
     pub fn place_variables(
         syntax: &Syntax,
         module: u64,
@@ -97,7 +97,7 @@ impl Layout {
         Ok(syntax.variables.iter().filter(lies_in_memory).filter_map(placed).collect())
     }
 
-    /// Addresses of functions are the same in all entries of a module, since variables hold them.
+    /// Function addresses are the same in all entries of a module, since variables may hold them.
     fn place_functions(&mut self, syntax: &Syntax) {
         let aliases = syntax.aliases.keys().map(String::as_str);
         let names = syntax.functions.iter().map(|function| function.name.as_str()).chain(aliases);
@@ -141,7 +141,7 @@ impl Layout {
         self.shared_names.push((variable.name.clone(), address));
     }
 
-    /// Two steps, since initialisers hold addresses of other variables.
+    /// Two passes, since initialisers refer to addresses of other variables.
     fn place_globals(&mut self, used: &[&Variable], module: u64, memory: &mut GlobalMemory) -> Result<(), MemoryError> {
         let mut new = Vec::new();
         for variable in used.iter().filter(|variable| matches!(variable.space, Space::Global | Space::Constant)) {
@@ -160,7 +160,7 @@ impl Layout {
         Ok(())
     }
 
-    /// The bytes an initialiser gives.
+    /// The bytes of an initialiser.
     fn contents(&self, variable: &Variable) -> Vec<u8> {
         let width = variable.element.bytes() as usize;
         let bits = |value: &Initialiser| match value {

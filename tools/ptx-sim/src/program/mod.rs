@@ -1,5 +1,5 @@
-//! A decoded entry: its registers and variables, and what is known about each of its instructions. What an instruction does is
-//! in `isa`.
+//! Decoded entries: registers, variables, and static properties of each instruction. The effects of instructions are in
+//! `isa`.
 
 mod function;
 mod instruction;

@@ -1,16 +1,16 @@
-//! What instructions read and write.
+//! Operands of instructions.
 
 use super::special::Special;
 
 /// Index of a register of a warp. Literals, addresses of variables and special registers have registers of their own,
-/// filled when the warp starts, so that executing an instruction never asks what kind of operand it has.
+/// filled when the warp starts, so that execution never distinguishes kinds of operands.
 pub(crate) type Slot = u32;
 
-/// A register an instruction writes.
+/// A destination register.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Destination {
     pub slot: Slot,
-    /// The bits the register has.
+    /// Its width in bits.
     pub mask: u64,
 }
 
@@ -28,15 +28,15 @@ pub(crate) struct Guard {
     pub negated: bool,
 }
 
-/// What a register holds when a warp starts.
+/// Initial value of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Initial {
-    /// Nothing: reading it is an error.
+    /// None: reading it is an error.
     Undefined,
     /// The same value in every lane.
     Constant(u64),
-    /// An address of shared memory, or the generic one, as a block has it that is a cluster of its own: that of the warp's
-    /// block.
+    /// An address of shared memory, or the generic address of one, relative to the first block; a warp adds the offset
+    /// of its own block.
     Shared(u64),
     /// A special register.
     Special(Special),

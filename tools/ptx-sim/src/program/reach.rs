@@ -1,10 +1,10 @@
-//! What an entry can reach: functions, and variables of the module.
+//! Reachability: functions and module variables that an entry can use.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::parse::{Base, Entry, Function, Initialiser, Operand, Statement, Syntax, Variable};
 
-/// What an entry mentions, directly, through functions, and through initialisers; each in module order.
+/// Everything that an entry refers to, directly, through functions and through initialisers; each in module order.
 #[derive(Debug)]
 pub(crate) struct Reach<'a> {
     /// Numbers of the functions.
@@ -62,13 +62,14 @@ fn mentioned(value: &Initialiser) -> Option<&str> {
     }
 }
 
-/// Whether it calls through an address, of which nothing says whose it may be.
+/// Whether it calls through an address, which may be that of any function.
 fn calls_any_function(body: &[Statement]) -> bool {
     let is_prototype = |statement: &Statement| matches!(statement, Statement::Prototype { .. });
     body.iter().any(is_prototype)
 }
 
-/// The functions whose addresses the module has: another entry may have put them into memory, as objects with virtual functions.
+/// Functions whose addresses the module stores: another entry may have put them into memory, as objects with virtual
+/// functions do.
 fn taken_functions<'a>(syntax: &'a Syntax, found: &mut Vec<&'a str>) {
     let held = syntax.variables.iter().flat_map(|variable| &variable.initialiser).filter_map(mentioned);
     found.extend(held.filter(|name| syntax.function(name).is_some()));

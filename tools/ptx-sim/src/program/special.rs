@@ -2,7 +2,7 @@
 
 use crate::memory::SYSTEM_SHARED_BYTES;
 
-/// A special register whose value does not change while a thread runs (PTX ISA, "Special Registers").
+/// A special register that is constant during the life of a thread (PTX ISA, "Special Registers").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Special {
     /// `%tid`, by dimension.
@@ -19,13 +19,13 @@ pub(crate) enum Special {
     Warp,
     /// `%nwarpid`.
     Warps,
-    /// `%lanemask_eq` and its relatives: lanes whose difference from this one has the sign.
+    /// `%lanemask_eq` and related registers: a mask of lanes by comparison with this lane.
     LaneMask {
-        /// Includes lanes below.
+        /// Includes lower lanes.
         less: bool,
-        /// Includes the lane.
+        /// Includes this lane.
         equal: bool,
-        /// Includes lanes above.
+        /// Includes higher lanes.
         greater: bool,
     },
     /// `%dynamic_smem_size`.
@@ -44,13 +44,13 @@ pub(crate) enum Special {
     RankInCluster,
     /// `%cluster_nctarank`.
     BlocksOfCluster,
-    /// `%is_explicit_cluster`, which is a predicate.
+    /// `%is_explicit_cluster`, a predicate.
     IsExplicitCluster,
-    /// `%envreg0` to `%envreg31`, which the driver sets.
+    /// `%envreg0` to `%envreg31`, set by the driver.
     Environment(u32),
-    /// `%reserved_smem_offset_begin` and its relatives: a bound of what CUDA's own headers have of shared memory.
+    /// `%reserved_smem_offset_begin` and related registers: bounds of the shared memory of CUDA's own headers.
     SystemShared(u32),
-    /// A register that is the same in every thread.
+    /// A register with the same value in every thread.
     Fixed(u32),
 }
 
@@ -72,7 +72,7 @@ impl Special {
             "%cluster_ctarank" => return Some(Special::RankInCluster),
             "%cluster_nctarank" => return Some(Special::BlocksOfCluster),
             "%is_explicit_cluster" => return Some(Special::IsExplicitCluster),
-            // Blocks run on one multiprocessor, one after the other, in the first grid of a process.
+            // Blocks run on one multiprocessor, one after another, in the first grid of a process.
             "%smid" | "%gridid" => return Some(Special::Fixed(0)),
             "%reserved_smem_offset_begin" | "%reserved_smem_offset_0" | "%reserved_smem_offset_1" => {
                 return Some(Special::SystemShared(0));
