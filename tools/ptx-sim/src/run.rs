@@ -1,4 +1,4 @@
-//! The preparation of a launch of an entry: what is refused before anything runs.
+//! Preparation of a launch: checks before anything runs.
 
 use crate::architecture;
 use crate::decode::Refusal;
@@ -11,30 +11,30 @@ use crate::module::Module;
 use crate::parse::{Entry, Position};
 use crate::program::{Layout, Reach};
 
-/// Threads of the largest block on every architecture.
+/// Maximum threads of a block on every architecture.
 const THREADS_PER_BLOCK: u64 = 1024;
 /// Largest block in each dimension.
 const BLOCK_EXTENT: [u32; 3] = [1024, 1024, 64];
 /// Largest grid in each dimension.
 const GRID_EXTENT: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
-/// Most blocks of a cluster; more than 8 are not portable (CUDA C++ Programming Guide, "Thread Block Clusters").
+/// Maximum blocks of a cluster; more than 8 are not portable (CUDA C++ Programming Guide, "Thread Block Clusters").
 const BLOCKS_PER_CLUSTER: u32 = 16;
-/// The first architecture that has clusters.
+/// The first architecture with clusters.
 const FIRST_WITH_CLUSTERS: u32 = 90;
 
-/// Bytes of all parameters of an entry (PTX ISA, "Kernel Function Parameters").
+/// Maximum size of an entry's parameters, bytes (PTX ISA, "Kernel Function Parameters").
 const PARAMETER_BYTES: u64 = 32_764;
 
-/// Local memory of a thread on every architecture.
+/// Maximum local memory of a thread on every architecture.
 const LOCAL_BYTES_PER_THREAD: u64 = 512 << 10;
 
-/// Executes a launch, blocks in parallel, and reports what is wrong with the kernel.
+/// Executes a launch, with blocks in parallel, and reports errors of the kernel.
 ///
 /// # Errors
-/// When the launch cannot be executed as asked: an unknown entry, parameters of the wrong number or size, an instruction
-/// the simulator does not know, limits of the architecture exceeded. Nothing was executed then. Errors of the kernel are
-/// findings of the report instead.
+/// If the launch cannot be executed: an unknown entry, a wrong number or size of parameters, an instruction that the
+/// simulator does not know, an exceeded limit of the architecture. Nothing has been executed then. Errors of the kernel
+/// are findings in the report instead.
 pub fn run(
     module: &Module,
     memory: &mut GlobalMemory,
@@ -68,10 +68,10 @@ pub fn run(
     Ok(report)
 }
 
-/// Requires that an entry can be executed, whatever its launch is. Nothing runs.
+/// Checks that an entry can be executed, independent of the launch. Nothing runs.
 ///
 /// # Errors
-/// Those of [`run()`] that do not depend on the launch, as for the first instruction that the simulator does not know.
+/// Those of [`run()`] that do not depend on the launch, for instance an instruction that the simulator does not know.
 pub fn check(module: &Module, entry: &str, architecture: u32) -> Result<(), LaunchError> {
     let entry = entry_of(module, entry)?;
     check_target(module, architecture)?;
@@ -114,7 +114,7 @@ fn check_geometry(entry: &Entry, launch: &Launch<'_>) -> Result<(), LaunchError>
     Ok(())
 }
 
-/// The blocks of a cluster in each dimension; `None` where nobody asked for clusters.
+/// The blocks of a cluster in each dimension; `None` for a launch without clusters.
 fn cluster_of(entry: &Entry, launch: &Launch<'_>, options: &Options) -> Result<Option<[u32; 3]>, LaunchError> {
     let error = |text: String| Err(LaunchError::Geometry(text));
     let name = &entry.name;

@@ -1,32 +1,32 @@
-//! What an entry does with its parameters, as far as its text tells: which are addresses, and of what.
+//! Use of an entry's parameters, inferred from its text: which are addresses, and of what type.
 
 use std::collections::HashMap;
 
 use crate::parse::{Base, Entry, Instruction, Operand, Statement, Type};
 
-/// What an entry does with a parameter.
+/// Use of a parameter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Whether it is used as the address of global memory. An address that is computed with before its first use may not be
-    /// seen as one.
+    /// Whether it is used as an address of global memory. An address that undergoes arithmetic before its first use may
+    /// be missed.
     pub is_address: bool,
     /// Whether it is used at all.
     pub is_used: bool,
-    /// The type of what is read or written first there, or of the parameter where it is not an address, as in `f32`.
+    /// Type of the first access through it, or of the parameter itself if it is not an address; for example `f32`.
     pub element: String,
-    /// Whether anything is read there.
+    /// Whether anything is read through it.
     pub is_read: bool,
 }
 
-/// Instructions whose result is an address when one of their operands is.
+/// Instructions whose result is an address if one of their operands is.
 const CARRIERS: [&str; 5] = ["mov", "add", "mad", "cvta", "sub"];
 
-/// What `entry` does with each of its parameters.
+/// The use of each parameter of `entry`.
 pub(crate) fn uses(entry: &Entry) -> Vec<Use> {
     let name = |kind: Type| kind.to_string().trim_start_matches('.').to_owned();
     let unused = entry.parameters.iter().map(|parameter| Use { element: name(parameter.element), ..Use::default() });
     let mut uses: Vec<Use> = unused.collect();
-    // Registers that hold a parameter, or an address computed from one.
+    // Registers that hold a parameter, or an address derived from one.
     let mut held: HashMap<&str, usize> = HashMap::new();
     for instruction in entry.body.iter().filter_map(instruction) {
         let has = |modifier: &str| instruction.modifiers.iter().any(|own| own == modifier);
@@ -74,7 +74,7 @@ fn instruction(statement: &Statement) -> Option<&Instruction> {
     }
 }
 
-/// The register and the parameter of a load of a whole parameter.
+/// The register and the parameter of a load that reads a whole parameter.
 fn whole_parameter<'a>(entry: &Entry, load: &'a Instruction) -> Option<(&'a str, usize)> {
     let [Operand::Name(register), Operand::Address { base: Base::Name(name), offset: 0, .. }] =
         load.operands.as_slice()
@@ -88,7 +88,7 @@ fn parameter_called(entry: &Entry, name: &str) -> Option<usize> {
     entry.parameters.iter().position(|parameter| parameter.name == name)
 }
 
-/// The registers that an instruction's addresses begin with, and which of its operands they are in.
+/// The base registers of an instruction's addresses, with the index of their operand.
 fn bases(instruction: &Instruction) -> impl Iterator<Item = (&str, usize)> {
     instruction.operands.iter().enumerate().filter_map(|(position, operand)| match operand {
         Operand::Address { base: Base::Name(name), .. } => Some((name.as_str(), position)),

@@ -1,9 +1,9 @@
-//! The floating-point formats of 8 bits (PTX ISA, "Alternate Floating-Point Data Formats").
+//! The 8-bit floating-point formats (PTX ISA, "Alternate Floating-Point Data Formats").
 
 use crate::fused_sum::Factor;
 use crate::numeric::Format;
 
-/// A format of 8 bits.
+/// An 8-bit format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Small {
     /// `.e4m3`: no infinities, one NaN of each sign.
@@ -29,10 +29,10 @@ impl Small {
         }
     }
 
-    /// Bits behind the binary point of a product of two [`Small::factor`]s.
+    /// Fraction bits of a product of two [`Small::factor`]s.
     pub const PRODUCT_BITS: u32 = 6;
 
-    /// Splits the number `bits`; both formats have three bits behind the binary point here.
+    /// Splits the number `bits` into a fixed-point factor; both formats have three fraction bits in it.
     pub fn factor(self, bits: u64) -> Factor {
         match self {
             Small::E4M3 if bits & 0x7f == 0x7f => Factor::NAN,
@@ -42,8 +42,8 @@ impl Small {
         }
     }
 
-    /// The nearest number of the format, ties to even; what is larger than all becomes the largest. Negative ones become 0
-    /// with `relu`.
+    /// The nearest number of the format, ties to even, saturated to the largest finite number. With `relu`, negative
+    /// numbers become 0.
     pub fn narrow(self, value: f64, relu: bool) -> u64 {
         const NAN: u64 = 0x7f;
         if value.is_nan() {
@@ -63,7 +63,7 @@ impl Small {
         }
         let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(smallest);
         let steps = (magnitude * 2.0_f64.powi(fraction_bits - exponent)).round_ties_even() as u64;
-        // A carry out of the fraction increases the exponent field by itself; a subnormal has no hidden bit.
+        // A carry out of the fraction increments the exponent field; a subnormal has no hidden bit.
         sign | ((exponent - smallest) as u64 * (1 << fraction_bits) + steps).min(largest)
     }
 }

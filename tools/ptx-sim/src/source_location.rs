@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A position in the source the PTX was compiled from, as `.loc` and `.file` give it.
+/// A position in the source from which the PTX was compiled, given by `.loc` and `.file`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SourceLocation {
@@ -10,7 +10,7 @@ pub struct SourceLocation {
     pub file: String,
     /// Line, from 1.
     pub line: u32,
-    /// Column, from 1; 0 when the compiler did not say.
+    /// Column, from 1; 0 if the compiler gave none.
     pub column: u32,
 }
 

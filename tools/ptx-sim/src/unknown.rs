@@ -1,23 +1,23 @@
-//! Values that the program does not determine: of memory and registers that nobody wrote, and of reads that race. They move
-//! through the machine like others; what matters is whether anything depends on them.
+//! Undetermined values: of unwritten memory and registers, and of racing reads. They propagate through the machine like
+//! other values; a finding is reported only when something depends on them.
 
 use crate::parse::Space;
 use crate::race::Conflict;
 
-/// A store instruction that left undetermined values in a global memory.
+/// Number of a store instruction that left undetermined values in global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StoreId(pub(crate) u32);
 
-/// Where an undetermined value comes from.
+/// Origin of an undetermined value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Origin {
-    /// A register that nothing wrote, in one lane of a warp.
+    /// An unwritten register, in one lane of a warp.
     Register { slot: u32, warp: u32, lane: u32 },
-    /// Memory that nothing wrote.
+    /// Unwritten memory.
     Memory(Read),
-    /// Global memory in which a store left what was not determined.
+    /// Global memory in which a store left undetermined values.
     Stored(Read, StoreId),
-    /// Memory that another thread writes at the same time, or that two lanes of a warp write.
+    /// Memory that another thread writes concurrently, or that two lanes of a warp write.
     Race(Read, Conflict),
 }
 
@@ -29,32 +29,32 @@ pub(crate) struct Read {
     pub warp: u32,
     pub lane: u32,
     pub space: Space,
-    /// The first byte that it reads.
+    /// Address of the first byte read.
     pub address: u64,
     pub bytes: u32,
-    /// Whether it is an `ld` of which other bytes are known: what is not may be padding between the members of a struct.
+    /// Whether it is an `ld` with other, known bytes: the unknown ones may be padding between the members of a struct.
     pub is_partial: bool,
-    /// Whether it is a write: what it left is not determined, as another lane writes there, too.
+    /// Whether it is a write: its value is undetermined because another lane writes there too.
     pub writes: bool,
 }
 
-/// A value of which some bits are undetermined.
+/// A value with undetermined bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unknown {
-    /// Those bits.
+    /// Mask of the undetermined bits.
     pub bits: u64,
     pub origin: Origin,
-    /// Whether it was computed from the origin's value, not only copied.
+    /// Whether it was computed from the value of the origin rather than copied.
     pub is_computed: bool,
 }
 
 impl Unknown {
-    /// The same value with only these bits undetermined; `None` when that leaves none.
+    /// The same value with only these bits undetermined; `None` if none remain.
     pub fn with_bits(self, bits: u64) -> Option<Unknown> {
         (bits != 0).then_some(Unknown { bits, ..self })
     }
 
-    /// A value that consists of this one and another: what is undetermined of either is.
+    /// The combination of two values: bits undetermined in either are undetermined.
     pub fn and(self, other: Option<Unknown>) -> Unknown {
         let other = other.filter(|other| other.bits != 0);
         other.map_or(self, |other| Unknown {
@@ -64,14 +64,14 @@ impl Unknown {
         })
     }
 
-    /// Whether it may be padding that a copy of a struct takes along.
+    /// Whether it may be struct padding that a copy includes.
     pub fn may_be_padding(self) -> bool {
         let is_whole = matches!(self.origin, Origin::Memory(Read { is_partial: false, .. }));
         !self.is_computed && !is_whole && !matches!(self.origin, Origin::Stored(..) | Origin::Race(..))
     }
 }
 
-/// The undetermined ones of some bytes: which byte, and its bits.
+/// Undetermined bytes of a range: index and bits of each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UnknownBytes(Vec<(usize, Unknown)>);
 
@@ -86,7 +86,7 @@ impl UnknownBytes {
         self.0.push((index, unknown));
     }
 
-    /// Says that the bytes that the instruction at `pc` found unwritten may be padding.
+    /// Marks bytes that the instruction at `pc` found unwritten as possible padding.
     pub fn mark_partial(&mut self, pc: u32) {
         for (_, unknown) in &mut self.0 {
             if let Origin::Memory(read) = &mut unknown.origin {
@@ -95,28 +95,28 @@ impl UnknownBytes {
         }
     }
 
-    /// How many there are.
+    /// Number of undetermined bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Keeps those whose origin is one of `keep`.
+    /// Keeps bytes whose origin is one of `keep`.
     pub fn retain(&mut self, keep: impl Fn(Origin) -> bool) {
         self.0.retain(|(_, unknown)| keep(unknown.origin));
     }
 
-    /// Whether they are padding that comes along with a value of so many bytes.
+    /// Whether they are padding within a value of a number of bytes.
     pub fn is_padding_of(&self, bytes: usize) -> bool {
         let is_all = self.0.len() == bytes && self.0.iter().all(|(_, unknown)| unknown.bits == 0xff);
         !is_all && self.0.iter().all(|(_, unknown)| unknown.may_be_padding())
     }
 
-    /// Every one of them, each with its index.
+    /// All undetermined bytes, with their indices.
     pub fn iter(&self) -> impl Iterator<Item = (usize, Unknown)> {
         self.0.iter().copied()
     }
 
-    /// Adds the undetermined bytes of a value that begins at byte `first`.
+    /// Adds the undetermined bytes of a value at byte `first`.
     pub fn push_value(&mut self, first: usize, width: usize, unknown: Unknown) {
         for index in 0..width {
             if let Some(byte) = unknown.with_bits(unknown.bits >> (8 * index) & 0xff) {
@@ -125,7 +125,7 @@ impl UnknownBytes {
         }
     }
 
-    /// The value of `width` (at most 8) bytes from byte `first` on; `None` when all of it is known.
+    /// The value of `width` (at most 8) bytes at byte `first`; `None` if all of it is known.
     pub fn value(&self, first: usize, width: usize) -> Option<Unknown> {
         let mine = self.iter().filter(|(index, _)| (first..first + width).contains(index));
         let shifted = mine.map(|(index, byte)| Unknown { bits: byte.bits << (8 * (index - first)), ..byte });

@@ -1,9 +1,9 @@
-//! An access to memory, as the race detection is told of it.
+//! Memory accesses as input of the race detection.
 
 use super::agent::{Agent, Semantics};
 use crate::parse::Space;
 
-/// What an access does.
+/// Effect and origin of an access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access<'a> {
     pub agent: Agent,
@@ -12,7 +12,7 @@ pub(crate) struct Access<'a> {
     pub pc: u32,
     pub space: Space,
     pub address: u64,
-    /// What is written or was read.
+    /// The value written or read.
     pub data: &'a [u8],
     pub writes: bool,
 }

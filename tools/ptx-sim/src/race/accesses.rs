@@ -1,27 +1,27 @@
-//! What a whole launch did in global memory, for whoever asks whether it meets another one.
+//! Global memory accesses of a whole launch, for comparison with other launches.
 
 use super::agent::Strength;
 use super::shadow::{CELL_BYTES, Record};
 use crate::source_location::SourceLocation;
 
-/// Neighbouring bytes of global memory that one instruction of a launch read or wrote.
+/// Adjacent bytes of global memory that one instruction of a launch read or wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GlobalAccess {
     /// First byte.
     pub address: u64,
-    /// How many.
+    /// Size, bytes.
     pub bytes: u64,
     /// Whether they were written.
     pub writes: bool,
-    /// Whether that was by atomic or other strong accesses of the GPU's scope, which do not race with each other.
+    /// Whether the accesses were atomic or otherwise strong at GPU scope; those do not race with each other.
     pub is_strong: bool,
     /// Line of the instruction in the PTX, from 1.
     pub ptx_line: u32,
-    /// Where it comes from, when the PTX has line information.
+    /// Source location, if the PTX has line information.
     pub source: Option<SourceLocation>,
 }
 
-/// Bytes that accesses of one kind by one instruction reached.
+/// Bytes accessed in the same way by one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Touched {
     pub pc: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Touched {
 }
 
 impl Touched {
-    /// What a record of a cell stands for: one for each run of bytes.
+    /// The accesses of a cell's record: one per run of bytes.
     pub fn of(cell: u64, record: &Record) -> impl Iterator<Item = Touched> {
         let Record { pc, writes, bytes, strength, .. } = *record;
         let is_strong = Strength::reaches_other_clusters(strength);
@@ -48,7 +48,7 @@ impl Touched {
         })
     }
 
-    /// The same bytes with those that follow each other together.
+    /// The same bytes with adjacent ranges merged.
     pub fn merged(mut all: Vec<Touched>) -> Vec<Touched> {
         all.sort_unstable();
         all.dedup_by(|next, before| {

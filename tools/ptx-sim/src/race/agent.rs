@@ -1,8 +1,8 @@
-//! Who accesses memory, and how that is ordered.
+//! Agents that access memory, and memory order of accesses.
 
 use crate::lanes::LANES;
 
-/// What accesses memory for a thread.
+/// The kind of agent that accesses memory for a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
@@ -11,17 +11,17 @@ pub enum Engine {
     Thread,
     /// Its asynchronous copies to shared memory.
     Copies,
-    /// Its bulk copies from shared memory, which read there until they are waited for.
+    /// Its bulk copies from shared memory, which read it until they are waited for.
     BulkReads,
     /// The `wgmma` instructions of its warp, which read shared memory until they are waited for.
     Matrix,
 }
 
 impl Engine {
-    /// All of them, in the order in which agents are numbered.
+    /// All kinds, in the order in which agents are numbered.
     pub(super) const ALL: [Engine; 4] = [Engine::Thread, Engine::Copies, Engine::BulkReads, Engine::Matrix];
 
-    /// What is added to the name of an access to say that it made it: nothing for the thread itself.
+    /// Suffix for the name of an access in messages; empty for the thread itself.
     pub fn by(self) -> &'static str {
         match self {
             Engine::Thread => "",
@@ -42,7 +42,7 @@ impl Engine {
     }
 }
 
-/// Who accesses memory: a thread, or what works for it asynchronously.
+/// An agent: a thread, or an engine that works for it asynchronously.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Agent {
     pub warp: u32,
@@ -51,22 +51,22 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// What works for lane `lane` of a warp.
+    /// The agent of a kind for lane `lane` of a warp.
     pub fn new(warp: u32, lane: usize, engine: Engine) -> Agent {
         Agent { warp, lane: lane as u32, engine }
     }
 
-    /// The matrix engine of a warp, for which lane 0 stands.
+    /// The matrix engine of a warp, represented by lane 0.
     pub fn matrix(warp: u32) -> Agent {
         Agent::new(warp, 0, Engine::Matrix)
     }
 
-    /// The agent that is lane `lane` of a group, in a cluster of `warps` warps.
+    /// The agent at lane `lane` of a group, in a cluster of `warps` warps.
     pub(super) fn of_group(group: usize, lane: u32, warps: usize) -> Agent {
         Agent { warp: (group % warps) as u32, lane, engine: Engine::ALL[group / warps] }
     }
 
-    /// The number of the group of 32 agents that it belongs to: engine by engine, those of each warp.
+    /// The number of its group of 32 agents: engine by engine, and warp by warp within each.
     pub(super) fn group(self, warps: usize) -> usize {
         self.engine as usize * warps + self.warp as usize
     }
@@ -77,57 +77,57 @@ impl Agent {
     }
 }
 
-/// Strong accesses do not race with each other (PTX ISA, "Morally strong operations").
+/// Strength and scope of an access. Strong accesses do not race with each other (PTX ISA, "Morally strong operations").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strength {
     /// A plain access.
     Weak,
     /// A volatile access.
     Volatile,
-    /// An atomic or relaxed access, or a stronger one, that only the threads of its block see as such.
+    /// A relaxed or stronger access, or an atomic one, at block scope.
     Block,
-    /// The same for the threads of its cluster.
+    /// The same at cluster scope.
     Cluster,
-    /// The same for all threads of the GPU.
+    /// The same at GPU scope.
     Gpu,
 }
 
-/// Who sees a fence (PTX ISA, "Scope").
+/// Scope of a fence (PTX ISA, "Scope").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {
     /// The threads of its block.
     Block,
     /// Those of its cluster.
     Cluster,
-    /// All.
+    /// All threads.
     Gpu,
 }
 
 impl Strength {
-    /// Whether it does not race with others of the same block that are strong too.
+    /// Whether it does not race with strong accesses of the same block.
     pub fn is_strong(self) -> bool {
         self != Strength::Weak
     }
 
-    /// Whether it does not race with those of other blocks of its cluster either. Volatile accesses are relaxed ones of the
-    /// widest scope.
+    /// Whether it does not race with strong accesses of other blocks of its cluster either. Volatile accesses count as
+    /// relaxed accesses of the widest scope.
     pub fn reaches_cluster(self) -> bool {
         matches!(self, Strength::Volatile | Strength::Cluster | Strength::Gpu)
     }
 
-    /// Whether it does not race with those of other clusters either.
+    /// Whether it does not race with strong accesses of other clusters either.
     pub fn reaches_other_clusters(self) -> bool {
         matches!(self, Strength::Volatile | Strength::Gpu)
     }
 }
 
-/// How an access is ordered (PTX ISA, "Memory Consistency Model").
+/// Memory order of an access (PTX ISA, "Memory Consistency Model").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Semantics {
     pub strength: Strength,
     pub acquires: bool,
     pub releases: bool,
-    /// What makes it for the thread.
+    /// The engine that makes it for the thread.
     pub engine: Engine,
 }
 
@@ -135,7 +135,7 @@ impl Semantics {
     /// A plain access.
     pub const WEAK: Semantics =
         Semantics { strength: Strength::Weak, acquires: false, releases: false, engine: Engine::Thread };
-    /// An atomic access that orders nothing.
+    /// An atomic access without ordering.
     pub const STRONG: Semantics = Semantics { strength: Strength::Gpu, ..Semantics::WEAK };
     /// An access of an asynchronous copy.
     pub const COPY: Semantics = Semantics { engine: Engine::Copies, ..Semantics::WEAK };

@@ -1,26 +1,26 @@
-//! What strong writes announced to the threads of their cluster.
+//! Clocks announced by strong writes to the threads of their cluster.
 
 use std::sync::Arc;
 
 use super::clock::Clock;
 
-/// What a strong write announced: to threads of the block that made it, and to those of other blocks of its cluster.
+/// Clocks announced by a strong write: to threads of its own block, and to those of other blocks of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
-    /// The rank of the block.
+    /// Rank of the writing block.
     pub rank: usize,
     pub to_block: Option<Arc<Clock>>,
     pub to_cluster: Option<Arc<Clock>>,
 }
 
 impl Announced {
-    /// What a thread of the block of a rank sees.
+    /// The clock visible to threads of block `rank`.
     pub fn to(&self, rank: usize) -> &Option<Arc<Clock>> {
         if rank == self.rank { &self.to_block } else { &self.to_cluster }
     }
 }
 
-/// Both of two clocks that may be absent.
+/// The join of two optional clocks.
 pub(super) fn joined(before: Option<Arc<Clock>>, mine: Option<Arc<Clock>>) -> Option<Arc<Clock>> {
     match (before, mine) {
         (Some(mut before), Some(mine)) => {

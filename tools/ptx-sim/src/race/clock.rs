@@ -1,4 +1,4 @@
-//! Vector clocks: what each thread of a block knows about the others.
+//! Vector clocks: what each thread of a cluster knows about the others.
 
 use std::sync::Arc;
 
@@ -7,25 +7,25 @@ use super::foreign::{Foreign, includes_shared, join_shared};
 use super::known::Known;
 use crate::lanes::LANES;
 
-/// Up to which time each agent's accesses have happened before something, and how many phases of each mbarrier have ended.
-/// Agents are the threads of a cluster and, after them, what works for them asynchronously, engine by engine.
+/// For each agent, the time up to which its accesses have happened before some point; and the number of completed
+/// phases of each mbarrier. Agents are the threads of a cluster, followed by their asynchronous engines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
     times: Vec<u32>,
-    /// By the number of the mbarrier.
+    /// Completed phases, by number of the mbarrier.
     phases: Vec<u64>,
-    /// Whether a wait for the grid before this one has happened before it.
+    /// Whether a wait for the previous grid has happened before it.
     after_previous_grid: bool,
-    /// The blocks of the cluster that have begun before it, one bit each, by rank.
+    /// Blocks of the cluster that have begun before it: one bit per rank.
     begun: u32,
-    /// What happened in other clusters before it.
+    /// Events of other clusters that happened before it.
     foreign: Option<Arc<Foreign>>,
-    /// What happened before a fence of the GPU's scope that happened before it: a strong write announces that to other clusters,
+    /// Events before a GPU-scope fence that happened before it: a strong write announces them to other clusters,
     /// whichever thread of the cluster executed the fence.
     published: Option<Arc<Foreign>>,
 }
 
-/// Makes each of `mine` at least as large as its counterpart.
+/// Raises each element of `mine` to at least its counterpart.
 fn join<T: Copy + Default + Ord>(mine: &mut Vec<T>, theirs: &[T]) {
     if mine.len() < theirs.len() {
         mine.resize(theirs.len(), T::default());
@@ -35,7 +35,7 @@ fn join<T: Copy + Default + Ord>(mine: &mut Vec<T>, theirs: &[T]) {
     }
 }
 
-/// Makes the one of `mine` at `index` at least `value`; what is not there counts as nothing.
+/// Raises element `index` of `mine` to at least `value`; missing elements count as 0.
 fn raise<T: Copy + Default + Ord>(mine: &mut Vec<T>, index: usize, value: T) {
     if value == T::default() {
         return;
@@ -46,16 +46,16 @@ fn raise<T: Copy + Default + Ord>(mine: &mut Vec<T>, index: usize, value: T) {
     mine[index] = mine[index].max(value);
 }
 
-/// Whether each of `mine` is at least as large as its counterpart; what is not there counts as nothing.
+/// Whether each element of `mine` is at least its counterpart; missing elements count as 0.
 fn includes<T: Copy + Default + Ord>(mine: &[T], theirs: &[T]) -> bool {
     let (common, rest) = theirs.split_at(theirs.len().min(mine.len()));
-    // Without an early end, which would keep it from being done in vectors.
+    // No early exit, which would prevent vectorisation.
     let is_before = common.iter().zip(mine).fold(true, |all, (theirs, mine)| all & (theirs <= mine));
     is_before && rest.iter().all(|theirs| *theirs == T::default())
 }
 
 impl Clock {
-    /// Everything that happened before either.
+    /// Joins `other`: everything that happened before either.
     pub fn join(&mut self, other: &Clock) {
         join(&mut self.times, &other.times);
         join(&mut self.phases, &other.phases);
@@ -65,22 +65,22 @@ impl Clock {
         join_shared(&mut self.published, &other.published);
     }
 
-    /// Whether everything that one of some lanes of a group of agents did up to `time` happened before.
+    /// Whether all accesses up to `time` of some of a group's lanes happened before it.
     pub fn covers(&self, group: usize, lanes: u32, time: u32) -> bool {
         crate::lanes::lanes(lanes).all(|lane| self.time(group * LANES + lane) >= time)
     }
 
-    /// What it says of everything but accesses to memory: of the phases that have ended and the blocks that have begun.
+    /// The clock without memory accesses: completed phases and begun blocks only.
     pub fn without_memory(&self) -> Clock {
         Clock { phases: self.phases.clone(), begun: self.begun, ..Clock::default() }
     }
 
-    /// `ended` phases of an mbarrier have ended.
+    /// Records that `ended` phases of an mbarrier have completed.
     pub fn end_phases(&mut self, mbarrier: usize, ended: u64) {
         raise(&mut self.phases, mbarrier, ended);
     }
 
-    /// Whether everything that the other one says has happened before too.
+    /// Whether everything in the other clock has happened before this one too.
     pub fn includes(&self, other: &Clock) -> bool {
         includes(&self.times, &other.times)
             && includes(&self.phases, &other.phases)
@@ -99,42 +99,42 @@ impl Clock {
     }
 }
 
-/// What a thread has announced by a fence, and seen but not yet acquired by one.
+/// Clocks of a thread that its fences have released, and clocks seen but not yet acquired by a fence.
 #[derive(Clone, Debug, Default)]
 struct Fences {
     released: Option<Arc<Clock>>,
-    /// The same for fences that the other blocks of the cluster see.
+    /// The same for fences of at least cluster scope.
     released_to_cluster: Option<Arc<Clock>>,
     seen: Option<Clock>,
-    /// The same of other clusters.
+    /// The same for other clusters.
     seen_of_others: Option<Arc<Foreign>>,
-    /// What was seen of other clusters last, where, and whether it was acquired at once.
+    /// The last events of another cluster seen, their address, and whether they were acquired at once.
     last_seen: Option<(Arc<Foreign>, u64, bool)>,
 }
 
-/// The clocks of the threads of a cluster. A warp's threads share the current time, which advances whenever one of them
-/// releases, but each knows for itself what happened before it.
+/// The clocks of a cluster's threads. The threads of a warp share the current time, which advances when one of them
+/// releases. Each thread has its own knowledge of what happened before it.
 #[derive(Debug)]
 pub(crate) struct Clocks {
     /// Index of the cluster in the grid.
     cluster: u64,
-    /// All its warps.
+    /// Number of warps.
     warps: usize,
-    /// Those of each of its blocks.
+    /// Number of warps per block.
     warps_of_block: usize,
-    /// Whether a thread has seen what another cluster announced and not acquired it yet.
+    /// Whether a thread has seen but not yet acquired an announcement of another cluster.
     has_seen_others: bool,
-    /// The current time of each warp's threads, then of each other engine of theirs.
+    /// Current time of each warp's threads, then of each of their engines.
     now: Vec<u32>,
-    /// What the threads of each warp know of the others. Those that passed a barrier together share one clock.
+    /// Knowledge of each warp's threads. Threads that passed a barrier together share one clock.
     known: Vec<Known>,
-    /// Up to which time each thread has waited for its engines, engine by engine.
+    /// Per engine and thread, the time up to which the thread has waited for the engine.
     finished: Vec<u32>,
     fences: Vec<Fences>,
 }
 
 impl Clocks {
-    /// The clocks at the start of a cluster of that many blocks with that many warps each.
+    /// The clocks at the start of a cluster of a number of blocks and warps per block.
     pub fn new(blocks: usize, warps_of_block: usize, cluster: u64) -> Clocks {
         let warps = blocks * warps_of_block;
         let nothing = Arc::new(Clock::default());
@@ -150,7 +150,7 @@ impl Clocks {
         }
     }
 
-    /// The number of the group of 32 agents that `agent` belongs to.
+    /// The group number of `agent`.
     pub fn group(&self, agent: Agent) -> usize {
         agent.group(self.warps)
     }
@@ -160,7 +160,7 @@ impl Clocks {
         self.group(agent) * LANES + agent.lane as usize
     }
 
-    /// The agent that is lane `lane` of a group.
+    /// The agent at lane `lane` of a group.
     pub fn agent(&self, group: usize, lane: u32) -> Agent {
         Agent::of_group(group, lane, self.warps)
     }
@@ -170,12 +170,12 @@ impl Clocks {
         self.now[self.group(agent)]
     }
 
-    /// What the thread of `agent` knows.
+    /// The knowledge of the thread of `agent`.
     fn known_of(&self, agent: Agent) -> &Clock {
         self.known[agent.warp as usize].of(agent.lane)
     }
 
-    /// The lanes of `group` whose accesses at `time` did not all happen before what the thread of `agent` does now.
+    /// The lanes of `group` whose accesses at `time` are not ordered before the current point of the thread of `agent`.
     pub fn concurrent(&self, agent: Agent, group: usize, lanes: u32, time: u32) -> u32 {
         let rest = match self.is_of_threads(group) {
             true if group == agent.warp as usize => lanes & !(1 << agent.lane),
@@ -196,18 +196,18 @@ impl Clocks {
         warp / self.warps_of_block
     }
 
-    /// Whether two groups of agents are of the same block.
+    /// Whether two groups of agents belong to the same block.
     pub fn are_of_one_block(&self, one: u16, other: u16) -> bool {
         let rank = |group: u16| self.rank(usize::from(group) % self.warps);
         self.warps == self.warps_of_block || rank(one) == rank(other)
     }
 
-    /// Whether a group of agents is the threads of a warp themselves.
+    /// Whether a group consists of the threads of a warp themselves.
     pub fn is_of_threads(&self, group: usize) -> bool {
         group < self.warps
     }
 
-    /// The lanes of a group of asynchronous agents but for the one that the thread of `agent` has waited for.
+    /// The lanes of an asynchronous group, except the one for which the thread of `agent` has waited.
     fn not_waited_for(&self, agent: Agent, group: usize, lanes: u32, time: u32) -> u32 {
         let other = self.agent(group, agent.lane);
         let own_lane = if other.engine == Engine::Matrix { 0 } else { agent.lane };
@@ -215,14 +215,14 @@ impl Clocks {
         if other.warp == agent.warp && is_over { lanes & !(1 << own_lane) } else { lanes }
     }
 
-    /// Whether the thread of `agent` comes after something that a lane of the warp of `other` did at `time` or later.
+    /// Whether the thread of `agent` is ordered after some point at or after `time` of a lane of the warp of `other`.
     pub fn knows_of_warp(&self, agent: Agent, other: Agent, time: u32) -> bool {
         let (known, first) = (self.known_of(agent), self.group(other) * LANES);
         (first..first + LANES).any(|lane| known.time(lane) >= time)
     }
 
-    /// Adds all that happened before this point of some lanes of a warp to `clock`. Whoever acquires that clock comes
-    /// after.
+    /// Releases: joins everything before the current point of some lanes of a warp into `clock`. Whoever acquires that
+    /// clock is ordered after it.
     pub fn release(&mut self, warp: u32, lanes: u32, clock: &mut Clock) {
         self.known[warp as usize].of_any(lanes).for_each(|known| clock.join(known));
         for lane in crate::lanes::lanes(lanes) {
@@ -239,8 +239,8 @@ impl Clocks {
         self.now[warp as usize] += 1;
     }
 
-    /// Adds to `clock` what an arrival says that orders no memory (`.relaxed`): that the block of a warp has begun, and what the
-    /// threads announced by fences before.
+    /// Joins into `clock` what a relaxed arrival releases: that the block of the warp has begun, and what the threads
+    /// announced by earlier fences.
     pub fn release_relaxed(&mut self, warp: u32, lanes: u32, clock: &mut Clock) {
         clock.begun |= 1 << self.rank(warp as usize);
         for lane in crate::lanes::lanes(lanes) {
@@ -250,12 +250,12 @@ impl Clocks {
         }
     }
 
-    /// Whether the block of a rank has begun before what the thread of `agent` does now, in every schedule.
+    /// Whether block `rank` has begun before the current point of the thread of `agent`, in every schedule.
     pub fn is_after_begin(&self, agent: Agent, rank: usize) -> bool {
         rank == self.rank(agent.warp as usize) || self.known_of(agent).begun >> rank & 1 == 1
     }
 
-    /// What the threads of a block know together.
+    /// The common knowledge of a block's threads.
     pub fn known_of_block(&self, rank: usize) -> Clock {
         let mut clock = Clock::default();
         let warps = &self.known[rank * self.warps_of_block..(rank + 1) * self.warps_of_block];
@@ -267,47 +267,48 @@ impl Clocks {
         clock
     }
 
-    /// Adds the copies that a thread issued to `clock`.
+    /// Joins the copies that a thread has issued into `clock`.
     pub fn release_copies(&mut self, agent: Agent, clock: &mut Clock) {
         let copies = Agent { engine: Engine::Copies, ..agent };
         clock.advance(self.index(copies), self.now(copies));
         self.commit(copies.warp, copies.engine);
     }
 
-    /// Makes what lanes of a warp do from now on come after `clock`.
+    /// Acquires: orders later actions of lanes of a warp after `clock`.
     pub fn acquire(&mut self, warp: u32, lanes: u32, clock: &Arc<Clock>) {
         self.known[warp as usize].acquire(lanes, clock);
     }
 
-    /// Makes what lanes of a warp do from now on come after the grid before this one.
+    /// Orders later actions of lanes of a warp after the previous grid.
     pub fn wait_for_previous_grid(&mut self, warp: u32, lanes: u32) {
         self.acquire(warp, lanes, &Arc::new(Clock { after_previous_grid: true, ..Clock::default() }));
     }
 
-    /// Whether what the thread of `agent` does now comes after the grid before this one, in every schedule.
+    /// Whether the current point of the thread of `agent` is ordered after the previous grid, in every schedule.
     pub fn is_after_previous_grid(&self, agent: Agent) -> bool {
         self.known_of(agent).after_previous_grid
     }
 
-    /// How many phases of an mbarrier have ended before what the thread of `agent` does now, in every schedule.
+    /// Number of phases of an mbarrier that completed before the current point of the thread of `agent`, in every
+    /// schedule.
     pub fn ended_phases(&self, agent: Agent, mbarrier: usize) -> u64 {
         self.known_of(agent).phases.get(mbarrier).copied().unwrap_or(0)
     }
 
-    /// Begins a new group of what an engine does for a warp: waiting for what came before does not wait for later ones.
+    /// Starts a new group of an engine's work for a warp: a wait for earlier work does not cover later work.
     pub fn commit(&mut self, warp: u32, engine: Engine) {
         let group = self.group(Agent::new(warp, 0, engine));
         self.now[group] += 1;
     }
 
-    /// The thread of `agent` has waited for what that did up to `time`.
+    /// The thread of `agent` has waited for the engine's work up to `time`.
     pub fn finish(&mut self, agent: Agent, time: u32) {
         let index = self.index(agent);
         self.finished[index] = self.finished[index].max(time);
     }
 
-    /// What another thread comes after that sees a strong write of this thread: all so far if the write releases, else
-    /// what came before the last fence. For those of its own block, and for those of the others of its cluster.
+    /// The clocks that a strong write of this thread announces: everything so far if it releases, else everything
+    /// before the last fence. One for its own block, and one for other blocks of its cluster.
     pub fn announced(&mut self, agent: Agent, releases: bool) -> [Option<Arc<Clock>>; 2] {
         if !releases {
             let Fences { released, released_to_cluster, .. } = &self.fences[agent.thread()];
@@ -317,7 +318,7 @@ impl Clocks {
         [Some(clock.clone()), Some(clock)]
     }
 
-    /// All that happened so far, released.
+    /// Everything so far, released.
     fn released(&mut self, agent: Agent) -> Arc<Clock> {
         let mut clock = Clock::default();
         self.release(agent.warp, 1 << agent.lane, &mut clock);
@@ -333,7 +334,7 @@ impl Clocks {
         }
     }
 
-    /// What threads of other clusters come after that see a strong write of this thread, as with [`Clocks::announced`].
+    /// What a strong write of this thread announces to other clusters, as with [`Clocks::announced`].
     pub fn announced_to_others(&mut self, agent: Agent, releases: bool) -> Option<Arc<Foreign>> {
         if !releases {
             return self.known_of(agent).published.clone();
@@ -353,7 +354,7 @@ impl Clocks {
         let is_new = !last
             .as_ref()
             .is_some_and(|(seen, at, acquired)| Arc::ptr_eq(seen, others) && (*at, *acquired) == (address, acquires));
-        // A loop that waits reads the same again and again.
+        // A spinning loop reads the same announcement repeatedly.
         if !is_new {
             return;
         }
@@ -369,7 +370,7 @@ impl Clocks {
 
     fn acquire_others(&mut self, agent: Agent, others: &Arc<Foreign>) {
         let mut clock = Clock { foreign: Some(others.clone()), ..Clock::default() };
-        // What came back from this cluster itself.
+        // Drop what came from this cluster itself.
         if let Some(own) = others.clock(self.cluster) {
             clock.join(own);
         }
@@ -388,24 +389,24 @@ impl Clocks {
         }
     }
 
-    /// Whether a thread of a warp knows of other clusters.
+    /// Whether a thread of a warp has knowledge of other clusters.
     pub fn knows_of_others(&self, warp: u32) -> bool {
         self.known[warp as usize].of_any(u32::MAX).any(|known| known.foreign.is_some())
     }
 
-    /// What the thread of `agent` knows of other clusters.
+    /// Knowledge of the thread of `agent` of other clusters.
     pub fn foreign(&self, agent: Agent) -> Option<&Arc<Foreign>> {
         self.known_of(agent).foreign.as_ref()
     }
 
-    /// A fence that other clusters see.
+    /// A fence of GPU scope.
     pub fn fence_to_others(&mut self, agent: Agent) {
         self.acquire_seen(agent.warp, 1 << agent.lane);
         let published = self.announced_to_others(agent, true);
         self.acquire(agent.warp, 1 << agent.lane, &Arc::new(Clock { published, ..Clock::default() }));
     }
 
-    /// A fence: acquires what was seen, and lets later strong writes announce what came before.
+    /// A fence: acquires what was seen, and makes later strong writes announce what came before.
     pub fn fence(&mut self, agent: Agent, scope: Scope) {
         if let Some(seen) = self.fences[agent.thread()].seen.take() {
             self.acquire(agent.warp, 1 << agent.lane, &Arc::new(seen));

@@ -1,4 +1,4 @@
-//! The race detection of one cluster, which nearly always is one block.
+//! Race detection within a cluster, which is usually a single block.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,50 +16,50 @@ use crate::cluster_addresses::{own_shared, shared_base, shared_rank};
 use crate::lanes::lanes;
 use crate::parse::Space;
 
-/// The earlier one of two accesses that race.
+/// The earlier of two racing accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Conflict {
     pub agent: Agent,
     pub pc: u32,
     pub writes: bool,
-    /// When, in the time of the agent's warp.
+    /// Its time, as counted by the agent's warp.
     time: u32,
 }
 
-/// A barrier's clock in one phase.
+/// Clock of a barrier phase.
 #[derive(Debug, Default)]
 struct Phase {
     number: u64,
     clock: Arc<Clock>,
 }
 
-/// What the arrivals at an mbarrier and in its phases up to now released: of its even and its odd phases.
+/// Clocks released by the arrivals at an mbarrier: in its even and its odd phases so far.
 #[derive(Debug)]
 struct Mbarrier {
-    /// Which of the cluster's mbarriers it is, in the order of their first arrivals.
+    /// Number of the mbarrier, in order of first arrivals.
     number: usize,
     phases: [Phase; 2],
 }
 
-/// How large a cluster is.
+/// Dimensions of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub blocks: usize,
-    /// Of a block.
+    /// Warps of a block.
     pub warps: usize,
     /// Of all blocks and of the cluster.
     pub barriers: usize,
-    /// Of a block, from address 0 on.
+    /// Shared memory of a block from address 0 on, bytes.
     pub shared_bytes: usize,
 }
 
 impl Shape {
-    /// Lines of a block's shared memory.
+    /// Shared memory lines per block.
     fn shared_lines(&self) -> usize {
         self.shared_bytes.div_ceil(LINE_BYTES as usize)
     }
 
-    /// The index of the line that an address of shared memory lies in.
+    /// The index of the line that contains an address of shared memory.
     pub(super) fn shared_line(&self, address: u64) -> Option<usize> {
         let line = (own_shared(address) / LINE_BYTES) as usize;
         let rank = shared_rank(address) as usize;
@@ -67,14 +67,14 @@ impl Shape {
     }
 }
 
-/// What an arrival at an mbarrier says of what its thread did before.
+/// What an arrival at an mbarrier releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// Nothing but what a fence announced before.
+    /// Only what an earlier fence announced.
     Relaxed,
-    /// Whoever sees the end of the phase comes after it.
+    /// Everything before it: whoever sees the end of the phase is ordered after it.
     Releases,
-    /// And after the asynchronous copies that it began.
+    /// Also the asynchronous copies that the thread has issued.
     WithCopies,
 }
 
@@ -83,35 +83,35 @@ pub(crate) enum Arrival {
 pub(crate) struct Races {
     pub(super) shape: Shape,
     pub(super) clocks: Clocks,
-    /// Of each barrier, its even and its odd phases.
+    /// Even and odd phases of each barrier.
     barriers: Vec<[Phase; 2]>,
-    /// Those with arrivals, by address.
+    /// Mbarriers with arrivals, by address.
     mbarriers: HashMap<u64, Mbarrier>,
-    /// How many there ever were.
+    /// Number of mbarriers so far.
     mbarrier_count: usize,
-    /// What strong writes announced, by where they wrote.
+    /// Clocks announced by strong writes, by address of the write.
     announced: HashMap<(Space, u64), Announced>,
     /// Shared memory, block by block.
     pub(super) shared: Vec<Line>,
     /// Pages of global memory, by number.
     pub(super) global: Pages,
-    /// What threads knew of other clusters when they accessed global memory.
+    /// Knowledge of other clusters that threads had when they accessed global memory.
     foreign: ForeignTable,
-    /// Volatile reads of shared memory, and the volatile writes by other lanes of their warp that they have seen without order,
-    /// since this was taken last.
+    /// Volatile reads of shared memory with the unordered volatile writes by other lanes of the warp that they have
+    /// seen; taken by [`Races::take_lockstep`].
     lockstep: Vec<(Agent, u64, Conflict)>,
-    /// Threads made strong accesses to global memory.
+    /// Whether threads made strong accesses to global memory.
     may_synchronise: bool,
-    /// The grid may begin before the one in front of it has ended.
+    /// Whether the grid may begin before the previous one has ended.
     pub(super) overlaps_previous: bool,
-    /// Threads have waited for that grid.
+    /// Whether threads have waited for the previous grid.
     has_waited: bool,
-    /// They let the next grid begin before.
+    /// Whether threads let the next grid begin before that wait.
     launched_early: bool,
 }
 
 impl Races {
-    /// Detection for clusters of that shape, in a grid that may begin before the one in front of it has ended or not.
+    /// Race detection for clusters of a shape, in a grid that may or may not begin before the previous one has ended.
     pub fn new(shape: Shape, overlaps_previous: bool) -> Races {
         Races {
             shape,
@@ -131,7 +131,7 @@ impl Races {
         }
     }
 
-    /// Begins the cluster with that index in the grid.
+    /// Starts the cluster with an index in the grid.
     pub fn start(&mut self, cluster: u64) {
         self.clocks = Clocks::new(self.shape.blocks, self.shape.warps, cluster);
         self.barriers.iter_mut().for_each(|phases| *phases = Default::default());
@@ -144,7 +144,7 @@ impl Races {
         self.may_synchronise = false;
     }
 
-    /// What the cluster did in global memory; forgets it.
+    /// Takes the global memory accesses of the cluster.
     pub fn take_trace(&mut self) -> Trace {
         let mut accesses = Vec::new();
         for (number, lines) in self.global.take() {
@@ -158,12 +158,12 @@ impl Races {
         Trace { accesses, foreign, may_synchronise: self.may_synchronise, ends_before_previous }
     }
 
-    /// Adds all that happened before this point of some lanes to `clock`.
+    /// Releases: joins everything before the current point of some lanes into `clock`.
     pub fn release(&mut self, warp: u32, lanes: u32, clock: &mut Clock) {
         self.clocks.release(warp, lanes, clock);
     }
 
-    /// Makes what lanes do from now on come after `clock`.
+    /// Acquires: orders later actions of lanes after `clock`.
     pub fn acquire(&mut self, warp: u32, lanes: u32, clock: &Arc<Clock>) {
         self.clocks.acquire(warp, lanes, clock);
     }
@@ -175,10 +175,10 @@ impl Races {
         self.acquire(warp, lanes, &Arc::new(clock));
     }
 
-    /// Lanes arrive at a phase of a barrier; what they did before comes before what others do that pass it, if the arrival
-    /// `releases` it.
+    /// Lanes arrive at a phase of a barrier. If the arrival `releases`, what they did before is ordered before later
+    /// actions of the threads that pass the barrier.
     pub fn arrive(&mut self, barrier: usize, phase: u64, warp: u32, lanes: u32, releases: bool) {
-        // A barrier behind an atomic operation is taken as the fence there, as CUDA's own examples have it.
+        // A barrier after an atomic operation counts as the missing fence, as in CUDA's own examples.
         self.clocks.acquire_seen(warp, lanes);
         let Phase { number, clock } = &mut self.barriers[barrier][(phase % 2) as usize];
         if *number != phase {
@@ -196,12 +196,12 @@ impl Races {
         self.clocks.acquire(warp, lanes, &clock);
     }
 
-    /// An mbarrier begins, in its phase 0.
+    /// An mbarrier is initialised, in phase 0.
     pub fn begin_mbarrier(&mut self, address: u64) {
         self.mbarriers.remove(&address);
     }
 
-    /// A thread arrives in a phase of an mbarrier, as `arrival` says.
+    /// A thread arrives in a phase of an mbarrier.
     pub fn arrive_at_mbarrier(&mut self, address: u64, phase: u64, agent: Agent, arrival: Arrival) {
         let Mbarrier { number, phases } = self.mbarriers.entry(address).or_insert_with(|| {
             self.mbarrier_count += 1;
@@ -210,11 +210,11 @@ impl Races {
         let before = phases[((phase + 1) % 2) as usize].clock.clone();
         let current = &mut phases[(phase % 2) as usize];
         if current.number != phase {
-            // Whoever sees the end of a phase comes after the ends of those before.
+            // The end of a phase is ordered after the ends of earlier phases.
             (current.number, current.clock) = (phase, before);
         }
         let clock = Arc::make_mut(&mut current.clock);
-        // What a clock of a phase says holds for whoever sees its end.
+        // A phase's clock is valid for whoever sees the end of the phase.
         clock.end_phases(*number, phase + 1);
         match arrival {
             Arrival::Relaxed => self.clocks.release_relaxed(agent.warp, 1 << agent.lane, clock),
@@ -225,8 +225,8 @@ impl Races {
         }
     }
 
-    /// A thread has seen the end of the phase before `phase` and acquires what that released, or does so at its next fence; how
-    /// many phases it knew the end of, in every schedule.
+    /// A thread has seen the end of the phase before `phase`. It acquires what the phase released, now or at its next
+    /// fence. Returns the number of phases whose end it knew, in every schedule.
     pub fn pass_mbarrier(&mut self, address: u64, phase: u64, agent: Agent, acquires: bool) -> u64 {
         let (Some(Mbarrier { number, phases }), Some(ended)) = (self.mbarriers.get(&address), phase.checked_sub(1))
         else {
@@ -242,17 +242,17 @@ impl Races {
         known
     }
 
-    /// The time of what an asynchronous agent is told to do now, for [`Races::finish`].
+    /// The current time of an asynchronous agent, for [`Races::finish`].
     pub fn time(&self, agent: Agent) -> u32 {
         self.clocks.now(agent)
     }
 
-    /// Begins a new group of what an engine of a warp's threads does.
+    /// Starts a new group of an engine's work for a warp.
     pub fn commit(&mut self, warp: u32, engine: Engine) {
         self.clocks.commit(warp, engine);
     }
 
-    /// The agent's thread has waited for what it did up to that time.
+    /// The agent's thread has waited for the agent's work up to a time.
     pub fn finish(&mut self, agent: Agent, time: u32) {
         self.clocks.finish(agent, time);
     }
@@ -268,7 +268,7 @@ impl Races {
         }
     }
 
-    /// Lanes have waited for the grid before this one.
+    /// Lanes have waited for the previous grid.
     pub fn wait_for_previous_grid(&mut self, warp: u32, lanes: u32) {
         self.clocks.wait_for_previous_grid(warp, lanes);
         self.has_waited = true;
@@ -279,12 +279,12 @@ impl Races {
         self.launched_early |= !self.has_waited;
     }
 
-    /// Whether the grid before this one may still run when `agent` accesses global memory.
+    /// Whether the previous grid may still run when `agent` accesses global memory.
     pub fn meets_previous_grid(&self, agent: Agent) -> bool {
         self.overlaps_previous && !self.clocks.is_after_previous_grid(agent)
     }
 
-    /// Adds an access to shared or global memory; the first one it races with.
+    /// Adds an access to shared or global memory; returns the first access that it races with.
     pub fn access(&mut self, access: &Access<'_>) -> Option<Conflict> {
         let Access { agent, semantics, pc, space, address, data, writes } = *access;
         let mut conflict = None;
@@ -336,7 +336,7 @@ impl Races {
         conflict
     }
 
-    /// A write of the cluster to some of `bytes` bytes of global memory, ordered or not.
+    /// The cluster writes some of `bytes` bytes of global memory, ordered or not.
     pub fn write_to(&self, address: u64, bytes: usize) -> Option<Conflict> {
         let written = (address..address + bytes as u64)
             .find_map(|address| self.global.line(address)?.write_to((address % LINE_BYTES) as usize))?;
@@ -344,18 +344,18 @@ impl Races {
         Some(Conflict { agent, pc: written.pc, writes: true, time: written.time })
     }
 
-    /// Whether some lane of the warp that made the earlier access has come before `agent` since: lanes that execute an
-    /// instruction together do so, and one of them speaks for all.
+    /// Whether some lane of the warp of the earlier access has been ordered before `agent` since. Lanes that execute an
+    /// instruction together are ordered alike, so that one represents all.
     pub fn is_after_warp_of(&self, agent: Agent, conflict: &Conflict) -> bool {
         conflict.agent.warp == agent.warp || self.clocks.knows_of_warp(agent, conflict.agent, conflict.time)
     }
 
-    /// Takes the volatile reads of shared memory that have an order only in lockstep: reader, address, write.
+    /// Takes the volatile reads of shared memory that are ordered only in lockstep: reader, address, write.
     pub fn take_lockstep(&mut self) -> Vec<(Agent, u64, Conflict)> {
         std::mem::take(&mut self.lockstep)
     }
 
-    /// A strong read has seen the memory as the last strong write left it.
+    /// A strong read has seen the last strong write.
     pub fn observe(&mut self, agent: Agent, semantics: Semantics, space: Space, address: u64) {
         let rank = self.clocks.rank(agent.warp as usize);
         if let Some(clock) = self.announced.get(&(space, address)).and_then(|announced| announced.to(rank).as_ref()) {
@@ -363,8 +363,8 @@ impl Races {
         }
     }
 
-    /// A strong write announces what its thread did before. An atomic operation passes on what the write before it
-    /// announced, a store does not.
+    /// A strong write announces what its thread did before. An atomic operation also passes on what the previous write
+    /// announced; a store does not.
     pub fn announce(&mut self, agent: Agent, semantics: Semantics, space: Space, address: u64, is_atomic: bool) {
         let key = (space, address);
         let rank = self.clocks.rank(agent.warp as usize);
@@ -380,13 +380,13 @@ impl Races {
 
 /// The life of the blocks of a cluster.
 impl Races {
-    /// Whether the block of a rank has begun before what the thread of `agent` does now, in every schedule.
+    /// Whether block `rank` has begun before the current point of the thread of `agent`, in every schedule.
     pub fn is_after_begin(&self, agent: Agent, rank: u64) -> bool {
         self.clocks.is_after_begin(agent, rank as usize)
     }
 
-    /// All threads of a block have ended: the accesses to its shared memory by other blocks, and by its copies to them, that
-    /// nothing orders before the end of any of them, each with its address. One for each instruction and warp.
+    /// Called when all threads of a block have ended: returns the accesses to its shared memory, by other blocks and by its own
+    /// copies to them, that are not ordered before the end of any of its threads. One per instruction and warp, with its address.
     pub fn end_block(&self, rank: u64) -> Vec<(u64, Conflict)> {
         let count = self.shape.shared_lines();
         let known = self.clocks.known_of_block(rank as usize);
@@ -406,14 +406,15 @@ impl Races {
         found
     }
 
-    /// Whether an access to the shared memory of the block of a rank may come after its threads, which know of `known`.
+    /// Whether an access to the shared memory of block `rank` may come after the end of its threads, which know
+    /// `known`.
     fn outlives(&self, record: &Record, rank: u64, known: &Clock) -> bool {
         let agent = self.clocks.agent(record.group.into(), record.lanes.trailing_zeros());
         let is_remote = self.clocks.rank(agent.warp as usize) as u64 != rank;
         let concerns = match (agent.engine, record.writes, record.strength) {
-            // A copy nobody waited for is reported as such.
+            // A copy that nothing waited for is reported as such.
             (Engine::Copies, true, Strength::Weak) => false,
-            // A copy to another block reads here until somebody there has waited for it.
+            // A copy to another block reads here until something there has waited for it.
             (Engine::Copies, false, _) => true,
             _ => is_remote,
         };
@@ -421,18 +422,18 @@ impl Races {
     }
 }
 
-/// A strong access of a thread to global memory that other clusters see, while nobody else has access to what was announced
-/// there.
+/// Strong accesses of a thread to global memory that are visible to other clusters. The caller holds the lock on the
+/// announcements at the address.
 impl Races {
-    /// A read has seen the memory as the last write left it. An atomic operation acquires what it has seen, also without the
-    /// fence that PTX demands behind it.
+    /// A read has seen the last write. An atomic operation acquires what it has seen even without the fence that PTX requires
+    /// after it.
     pub fn observe_others(&mut self, agent: Agent, semantics: Semantics, shard: &Shard, address: u64, is_atomic: bool) {
         if let Some(announced) = shard.get(&address) {
             self.clocks.see_others(agent, announced, address, semantics.acquires || is_atomic);
         }
     }
 
-    /// A write announces what its thread did before; an atomic operation also what the write before it announced.
+    /// A write announces what its thread did before; an atomic operation also passes on what the previous write announced.
     pub fn announce_to_others(
         &mut self,
         agent: Agent,
@@ -456,21 +457,21 @@ impl Races {
     }
 }
 
-/// What threads knew of other clusters, numbered from 1.
+/// Knowledge of threads about other clusters, numbered from 1.
 #[derive(Debug, Default)]
 struct ForeignTable {
     known: Vec<Arc<Foreign>>,
 }
 
 impl ForeignTable {
-    /// The number of what a thread knows.
+    /// The number of a thread's knowledge.
     fn number(&mut self, foreign: &Arc<Foreign>) -> u16 {
         let found = self.known.iter().rposition(|known| Arc::ptr_eq(known, foreign));
         let index = found.unwrap_or_else(|| {
             self.known.push(foreign.clone());
             self.known.len() - 1
         });
-        // Beyond that many, later ones count as the last.
+        // Later ones beyond the maximum count as the last.
         u16::try_from(index + 1).unwrap_or(u16::MAX)
     }
 }

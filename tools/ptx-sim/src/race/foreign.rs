@@ -1,43 +1,44 @@
-//! What happened in other clusters (nearly always of one block) before something: what their threads released at the scope of the GPU and somebody acquired
-//! (PTX ISA, "Memory Consistency Model", "Scope", "Release and Acquire Patterns").
+//! Knowledge of events in other clusters (usually single blocks): what their threads released at GPU scope and a thread
+//! acquired (PTX ISA, "Memory Consistency Model", "Scope", "Release and Acquire Patterns").
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::clock::Clock;
 
-/// Up to where other clusters have come before something, by index of the cluster in the grid.
+/// Progress of other clusters that happened before some point, by index of the cluster in the grid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Foreign {
     clusters: BTreeMap<u64, Arc<Clock>>,
-    /// Where that was read: the strong accesses there by which it was announced have come before as well.
+    /// Address of the announcement that was read: the strong accesses there that announced it have happened before as
+    /// well.
     places: BTreeSet<u64>,
 }
 
 impl Foreign {
-    /// What happened in one cluster.
+    /// Events of one cluster.
     pub fn of(cluster: u64, clock: Arc<Clock>) -> Foreign {
         Foreign { clusters: BTreeMap::from([(cluster, clock)]), places: BTreeSet::new() }
     }
 
-    /// The same as read at an address.
+    /// The same, as read at an address.
     pub fn read_at(&self, address: u64) -> Foreign {
         let mut read = self.clone();
         read.places.insert(address);
         read
     }
 
-    /// Whether something that a cluster announced was read at an address.
+    /// Whether an announcement of a cluster was read at an address.
     pub fn was_read_at(&self, cluster: u64, address: u64) -> bool {
         self.places.contains(&address) && self.clusters.contains_key(&cluster)
     }
 
-    /// What happened in a cluster.
+    /// Events of a cluster.
     pub fn clock(&self, cluster: u64) -> Option<&Arc<Clock>> {
         self.clusters.get(&cluster)
     }
 
-    /// Adds what happened before something else too.
+    /// Joins `other`.
     pub fn join(&mut self, other: &Foreign) {
         self.places.extend(&other.places);
         for (cluster, clock) in &other.clusters {
@@ -52,7 +53,7 @@ impl Foreign {
         }
     }
 
-    /// Whether everything that the other one says is known.
+    /// Whether everything in `other` is known.
     pub fn includes(&self, other: &Foreign) -> bool {
         let knows = |(cluster, clock): (&u64, &Arc<Clock>)| {
             self.clusters.get(cluster).is_some_and(|mine| Arc::ptr_eq(mine, clock) || mine.includes(clock))
@@ -61,7 +62,7 @@ impl Foreign {
     }
 }
 
-/// Both of two that may be absent.
+/// The join of two optional values.
 pub(super) fn join_shared(mine: &mut Option<Arc<Foreign>>, theirs: &Option<Arc<Foreign>>) {
     match (mine.as_mut(), theirs) {
         (_, None) => {}
@@ -72,7 +73,7 @@ pub(super) fn join_shared(mine: &mut Option<Arc<Foreign>>, theirs: &Option<Arc<F
     }
 }
 
-/// Whether all of what the other one says is known; both may be absent.
+/// Whether everything in the other optional value is known.
 pub(super) fn includes_shared(mine: &Option<Arc<Foreign>>, theirs: &Option<Arc<Foreign>>) -> bool {
     match (mine, theirs) {
         (_, None) => true,
@@ -81,28 +82,28 @@ pub(super) fn includes_shared(mine: &Option<Arc<Foreign>>, theirs: &Option<Arc<F
     }
 }
 
-/// Parts of the table, each with a lock of its own.
+/// Shards of the table, each with its own lock.
 const SHARDS: u64 = 64;
 
-/// What strong writes to global memory announced to other clusters, by address.
+/// Announcements of strong writes to global memory to other clusters, by address.
 #[derive(Debug, Default)]
 pub(crate) struct Announcements {
     shards: Vec<Mutex<Shard>>,
 }
 
-/// A part of what was announced, of which nobody else sees anything while it is held.
+/// A locked shard.
 pub(crate) type Shard = HashMap<u64, Arc<Foreign>>;
 
 impl Announcements {
-    /// Nothing was announced.
+    /// A table without announcements.
     pub fn new() -> Announcements {
         Announcements { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 
-    /// The part that an address belongs to. Whoever holds it while it accesses the address sees what the last write that
-    /// it reads from announced.
+    /// Locks the shard of an address. A holder that accesses the address sees the announcement of the last write that
+    /// it reads from.
     pub fn shard(&self, address: u64) -> MutexGuard<'_, Shard> {
-        // Words of a vector are announced under the first.
+        // A vector's words are announced at its first address.
         let index = (address / 32 % SHARDS) as usize;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Races between clusters (nearly always of one block), which nothing orders but strong accesses to global memory.
+//! Races between clusters (usually single blocks), which are ordered only by strong accesses to global memory.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use super::agent::{Agent, Strength};
 use super::foreign::Foreign;
 use super::shadow::{CELL_BYTES, PAGE_CELLS, Record};
 
-/// What a cluster did in global memory.
+/// Global memory accesses of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     /// By cell, in order.
     pub accesses: Vec<(u64, Record)>,
-    /// What its threads knew of other clusters, as the records number it from 1.
+    /// Its threads' knowledge of other clusters, numbered from 1 as in the records.
     pub foreign: Vec<Arc<Foreign>>,
-    /// It made strong accesses, by which it may have synchronised with others.
+    /// Whether it made strong accesses, by which it may have synchronised with others.
     pub may_synchronise: bool,
-    /// It let the next grid begin, or ended, and had not waited for the grid in front of this one.
+    /// Whether it let the next grid begin, or ended, without having waited for the previous grid.
     pub ends_before_previous: bool,
 }
 
-/// One of two accesses of different clusters that race.
+/// One of two racing accesses of different clusters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClusterAccess {
     /// Index of the cluster in the grid.
@@ -34,18 +34,18 @@ pub(crate) struct ClusterAccess {
     pub writes: bool,
 }
 
-/// Two accesses of different clusters that race.
+/// Two racing accesses of different clusters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClusterConflict {
     pub later: ClusterAccess,
     pub earlier: ClusterAccess,
-    /// First byte of the word both access.
+    /// First byte of the word that both access.
     pub address: u64,
-    /// Whether both clusters made strong accesses, by which they may have meant to be ordered.
+    /// Whether both clusters made strong accesses, which may have been meant to order them.
     pub both_synchronise: bool,
 }
 
-/// What one cluster did to a cell.
+/// Access of one cluster to a cell.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     cluster: u64,
@@ -55,23 +55,23 @@ struct Entry {
 
 type Entries = SmallVec<[Entry; 2]>;
 
-/// What the clusters so far did in global memory.
+/// Global memory accesses of all clusters so far.
 #[derive(Debug)]
 pub(crate) struct GridRaces {
-    /// Warps of a cluster.
+    /// Warps per cluster.
     warps: usize,
     pages: HashMap<u64, Vec<Entries>>,
-    /// What the threads of each cluster knew of others; absent for clusters that knew nothing.
+    /// Each cluster's knowledge of others; `None` for clusters without any.
     foreign: HashMap<u64, Vec<Arc<Foreign>>>,
 }
 
 impl GridRaces {
-    /// Nothing so far, by clusters of that many warps.
+    /// No accesses yet, for clusters of a number of warps.
     pub fn new(warps: usize) -> GridRaces {
         GridRaces { warps, pages: HashMap::new(), foreign: HashMap::new() }
     }
 
-    /// Adds what another cluster did; the accesses by which it races with earlier ones, one for each instruction and lane.
+    /// Adds a cluster; returns its races with earlier ones, one for each instruction and lane.
     pub fn add(&mut self, cluster: u64, trace: Trace) -> Vec<ClusterConflict> {
         if !trace.foreign.is_empty() {
             self.foreign.insert(cluster, trace.foreign);
@@ -102,7 +102,7 @@ impl GridRaces {
         conflicts
     }
 
-    /// What all clusters did.
+    /// The accesses of all clusters.
     pub fn touched(&self) -> Vec<Touched> {
         let cells = self.pages.iter().flat_map(|(page, cells)| cells.iter().zip(page * PAGE_CELLS..));
         let records = cells.flat_map(|(entries, cell)| entries.iter().map(move |entry| (cell, &entry.record)));
@@ -116,7 +116,7 @@ impl Entry {
         self.cluster != new.cluster && self.record.conflicts(&new.record, is_copy, Strength::reaches_other_clusters)
     }
 
-    /// Whether what races with `new` races with this one too, as far as clusters are concerned.
+    /// Whether everything that races with `new` also races with this one, as far as the order of clusters goes.
     fn is_like(&self, new: &Entry) -> bool {
         let same_kind = self.record.writes == new.record.writes && self.record.strength == new.record.strength;
         same_kind
@@ -129,13 +129,13 @@ impl Entry {
         ClusterAccess { cluster: self.cluster, agent: self.agent(warps), pc, writes }
     }
 
-    /// The first of those who made it.
+    /// The first lane that made it.
     fn agent(&self, warps: usize) -> Agent {
         Agent::of_group(self.record.group.into(), self.record.lanes.trailing_zeros(), warps)
     }
 }
 
-/// Whether one of two accesses to a word by different clusters happened before the other.
+/// Whether accesses to a word by two different clusters are ordered.
 fn are_ordered(foreign: &HashMap<u64, Vec<Arc<Foreign>>>, one: &Entry, other: &Entry, address: u64) -> bool {
     let knows = |this: &Entry, that: &Entry| {
         let index = usize::from(this.record.foreign).checked_sub(1)?;
@@ -147,11 +147,11 @@ fn are_ordered(foreign: &HashMap<u64, Vec<Arc<Foreign>>>, one: &Entry, other: &E
     knows(one, other) == Some(true) || knows(other, one) == Some(true)
 }
 
-/// Clusters that do the same to a cell and may be ordered with others: as many are remembered.
+/// Maximum number of ordered clusters with equal accesses to a cell that are remembered.
 const LIKE: usize = 8;
 
-/// Adds an entry. Two clusters that do the same are enough where they are not ordered: one of them is not the one that comes
-/// next.
+/// Adds an entry. Of unordered clusters with equal accesses two are enough: at least one of them differs from any later
+/// cluster.
 fn remember(entries: &mut Entries, new: Entry) {
     let mut like = entries.iter().filter(|entry| entry.is_like(&new)).map(|entry| entry.cluster);
     let is_known = match like.next() {

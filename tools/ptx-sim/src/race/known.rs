@@ -1,4 +1,4 @@
-//! What the threads of a warp know of what happened before them.
+//! Knowledge of a warp's threads about earlier events.
 
 use std::sync::Arc;
 
@@ -6,31 +6,31 @@ use smallvec::{SmallVec, smallvec};
 
 use super::clock::Clock;
 
-/// What each thread of a warp knows. Nearly always all of them know the same.
+/// Knowledge of each thread of a warp; usually the same for all.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
-    /// Lanes that know the same; each lane is in one of the parts.
+    /// Partition of the lanes by equal knowledge.
     parts: SmallVec<[(u32, Arc<Clock>); 1]>,
 }
 
 impl Known {
-    /// All lanes know the same.
+    /// The same knowledge for all lanes.
     pub fn new(clock: Arc<Clock>) -> Known {
         Known { parts: smallvec![(u32::MAX, clock)] }
     }
 
-    /// What a lane knows.
+    /// Knowledge of a lane.
     pub fn of(&self, lane: u32) -> &Arc<Clock> {
         let mine = self.parts.iter().find(|(lanes, _)| lanes >> lane & 1 == 1);
         &mine.unwrap_or(&self.parts[0]).1
     }
 
-    /// What lanes of a mask know, each clock once.
+    /// Knowledge of the lanes of a mask, each clock once.
     pub fn of_any(&self, among: u32) -> impl Iterator<Item = &Arc<Clock>> {
         self.parts.iter().filter(move |(lanes, _)| lanes & among != 0).map(|(_, clock)| clock)
     }
 
-    /// Makes what lanes do from now on come after `clock`.
+    /// Orders later actions of lanes after `clock`.
     pub fn acquire(&mut self, among: u32, clock: &Arc<Clock>) {
         for index in (0..self.parts.len()).rev() {
             let (lanes, known) = &self.parts[index];
@@ -50,7 +50,7 @@ impl Known {
         }
     }
 
-    /// What happened before either; what a part knows where it is that.
+    /// The join of two clocks; shares the clock of a part if that is equal.
     fn joined(&self, known: &Clock, clock: &Clock) -> Arc<Clock> {
         let mut joined = known.clone();
         joined.join(clock);
@@ -81,7 +81,7 @@ mod tests {
         let all = known.of(0).clone();
         known.acquire(u32::MAX, &all);
         assert_eq!(known.of_any(u32::MAX).count(), 1);
-        // One lane after the other, of which the clock does not say all that they know.
+        // One lane at a time, since the clock does not cover all that they know.
         (0..32).for_each(|lane| known.acquire(1 << lane, &after_phase(2)));
         assert_eq!(known.of_any(u32::MAX).count(), 1);
         assert!(known.of(31).includes(&all) && known.of(31).includes(&after_phase(2)));

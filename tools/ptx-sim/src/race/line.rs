@@ -1,4 +1,4 @@
-//! What is remembered of the accesses to 16 bytes of memory: of all of them together, as long as every access is to all of them,
+//! Access history of a 16-byte line of memory. It is kept for the whole line as long as every access covers the line,
 //! by one lane or by lanes that execute an instruction together.
 
 use smallvec::{SmallVec, smallvec};
@@ -7,31 +7,31 @@ use super::agent::Agent;
 use super::clock::Clocks;
 use super::shadow::{CELL_BYTES, Cell, Met, Record};
 
-/// Cells of a line.
+/// Cells per line.
 pub(super) const LINE_CELLS: usize = 4;
-/// Bytes of a line.
+/// Bytes per line.
 pub(super) const LINE_BYTES: u64 = LINE_CELLS as u64 * CELL_BYTES;
-/// All bytes of a cell, in a record.
+/// Mask of all bytes of a cell, in a record.
 const WHOLE_CELL: u8 = 0xf;
 
-/// The lanes that access each cell of a line.
+/// For each cell of a line, the lanes that access it.
 type LanesOfCells = [u32; LINE_CELLS];
 
 /// An access to a whole line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whole {
-    /// To each cell, but for the value; the lanes are those of the first.
+    /// The access to each cell, except for the value; its lanes are those of the first cell.
     record: Record,
     values: [u32; LINE_CELLS],
     lanes: LanesOfCells,
 }
 
-/// The accesses to a line that a later access may race with.
+/// The accesses to a line with which a later access may race.
 #[derive(Clone, Debug)]
 pub(super) enum Line {
-    /// Accesses to the whole line only.
+    /// Accesses that cover the line.
     Whole(SmallVec<[Whole; 1]>),
-    /// Any.
+    /// Any accesses, by cell.
     Split(Box<[Cell; LINE_CELLS]>),
 }
 
@@ -50,12 +50,12 @@ impl Whole {
         Whole::by_lanes(record, values, [record.lanes; LINE_CELLS])
     }
 
-    /// By a lane for each cell, which writes the value there if it writes.
+    /// An access with one lane per cell; a write stores the given value there.
     pub fn by_lanes(record: Record, values: [u32; LINE_CELLS], lanes: LanesOfCells) -> Whole {
         Whole { record: Record { bytes: WHOLE_CELL, lanes: lanes[0], value: 0, ..record }, values, lanes }
     }
 
-    /// To one of the cells.
+    /// The access to one of the cells.
     fn of_cell(&self, cell: usize) -> Record {
         Record { value: self.values[cell], lanes: self.lanes[cell], ..self.record }
     }
@@ -64,18 +64,18 @@ impl Whole {
         (self.record.lanes, self.lanes) = (lanes[0], lanes);
     }
 
-    /// Whether the cells have the same lanes.
+    /// Whether all cells have the same lanes.
     fn is_uniform(&self) -> bool {
         self.lanes == [self.lanes[0]; LINE_CELLS]
     }
 
-    /// The agent beside `agent` by which it accesses a cell.
+    /// The agent, in the group of `agent`, that accesses a cell.
     fn agent(&self, agent: Agent, cell: usize) -> Agent {
         Agent { lane: self.lanes[cell].trailing_zeros(), ..agent }
     }
 
-    /// The lanes of each cell that remain of this access beside `new`: none where that stands for it. `None` when the cells
-    /// differ in whether it remains. What the new one meets in each cell is added to `met`.
+    /// The lanes of each cell for which this access must still be remembered after `new`: none if `new` stands for it.
+    /// `None` if the cells differ in that. Adds the unordered conflicts of `new` in each cell to `met`.
     fn beside(&self, clocks: &Clocks, agent: Agent, new: &Whole, met: &mut MetInCells) -> Option<LanesOfCells> {
         let mut remaining = [0; LINE_CELLS];
         for cell in 0..LINE_CELLS {
@@ -90,19 +90,19 @@ impl Whole {
         is_same.then_some(remaining)
     }
 
-    /// The lanes of each cell by which this access did not happen before `new`.
+    /// The lanes of each cell whose access is not ordered before `new`.
     fn concurrent(&self, clocks: &Clocks, agent: Agent, new: &Whole) -> LanesOfCells {
         let Record { group, time, .. } = self.record;
         let of_cell = |cell| clocks.concurrent(new.agent(agent, cell), group.into(), self.lanes[cell], time);
         if group == new.record.group && self.lanes == new.lanes && clocks.is_of_threads(group.into()) {
-            // Each lane comes after itself.
+            // Each lane is ordered after itself.
             return [0; LINE_CELLS];
         }
         if self.is_uniform() && new.is_uniform() { [of_cell(0); LINE_CELLS] } else { std::array::from_fn(of_cell) }
     }
 
-    /// What remains of the lanes of this access, which nothing orders in lanes `concurrent`, beside the read `new`, as
-    /// [`Record::make_way`] says; `None` when the two may meet, or the cells differ.
+    /// As [`Record::make_way`] for the read `new`: the lanes of this access that must still be remembered, given the
+    /// unordered lanes `concurrent`. `None` if the two may conflict or the cells differ.
     fn beside_read(&self, concurrent: LanesOfCells, new: &Whole) -> Option<LanesOfCells> {
         if self.record.writes {
             return (concurrent == [0; LINE_CELLS]).then_some(self.lanes);
@@ -121,7 +121,7 @@ impl Whole {
 }
 
 impl Line {
-    /// The records of each cell.
+    /// Records by cell.
     pub fn cells(&self) -> [SmallVec<[Record; 2]>; LINE_CELLS] {
         std::array::from_fn(|cell| match self {
             Line::Whole(records) => records.iter().map(|whole| whole.of_cell(cell)).collect(),
@@ -129,7 +129,7 @@ impl Line {
         })
     }
 
-    /// Calls `visit` with every record, cell after cell.
+    /// Calls `visit` with every record, cell by cell.
     pub fn each_record(&self, mut visit: impl FnMut(usize, Record)) {
         for cell in 0..LINE_CELLS {
             match self {
@@ -149,8 +149,8 @@ impl Line {
         }
     }
 
-    /// Adds an access by `agent` to `count` bytes from byte `first` on, which writes `value` there if it writes; calls `meets`
-    /// with what it meets in each cell without order.
+    /// Adds an access by `agent` to `count` bytes from byte `first`; a write stores `value`. Calls `meets` with the
+    /// unordered conflicts of each cell.
     pub fn access(
         &mut self,
         clocks: &Clocks,
@@ -187,13 +187,13 @@ impl Line {
             }
         }
         if is_whole && is_last_word {
-            // Nothing else is remembered.
+            // No other access is remembered.
             *self = Line::Whole(smallvec![whole]);
         }
     }
 
-    /// Adds a plain access to the whole line by lanes that execute an instruction together, one for each cell, of which `agent` is
-    /// any; false, and nothing is done, when it meets something, or the cells do not remain the same.
+    /// Adds a plain access to the whole line by lanes that execute an instruction together, one per cell; `agent` is
+    /// any of them. False, with nothing changed, if there is a conflict or the cells would differ.
     pub fn access_together(&mut self, clocks: &Clocks, agent: Agent, new: Whole) -> bool {
         let is_ordered = |old: &Whole| old.concurrent(clocks, agent, &new) == [0; LINE_CELLS];
         match self {
@@ -236,7 +236,7 @@ impl Line {
     }
 }
 
-/// Leaves of each access the lanes that `remaining` says.
+/// Reduces each access to its `remaining` lanes.
 fn keep(records: &mut SmallVec<[Whole; 1]>, mut remaining: impl FnMut(&Whole) -> LanesOfCells) {
     records.retain(|old| {
         old.set_lanes(remaining(old));
@@ -244,7 +244,7 @@ fn keep(records: &mut SmallVec<[Whole; 1]>, mut remaining: impl FnMut(&Whole) ->
     });
 }
 
-/// Adds an access to those that remain.
+/// Adds an access to the remaining ones.
 fn add(records: &mut SmallVec<[Whole; 1]>, new: Whole) {
     let same = |old: &&mut Whole| old.record.is_like(&new.record) && old.values == new.values;
     match records.iter_mut().find(same) {
@@ -253,11 +253,11 @@ fn add(records: &mut SmallVec<[Whole; 1]>, new: Whole) {
     }
 }
 
-/// What an access meets in each cell.
+/// Conflicts of an access by cell.
 type MetInCells = [Option<Met>; LINE_CELLS];
 
-/// Adds an access by `agent` to a whole line; what it meets in each cell. `None`, and nothing is done, when the cells do not remain
-/// the same.
+/// Adds an access by `agent` to a whole line and returns its conflicts in each cell. `None`, with nothing changed, if
+/// the cells would differ.
 fn access_whole(records: &mut SmallVec<[Whole; 1]>, clocks: &Clocks, agent: Agent, new: Whole) -> Option<MetInCells> {
     let mut met = [None; LINE_CELLS];
     if records.iter().all(Whole::is_uniform) {
@@ -271,7 +271,7 @@ fn access_whole(records: &mut SmallVec<[Whole; 1]>, clocks: &Clocks, agent: Agen
     Some(met)
 }
 
-/// As [`Record::make_way`], of a whole line in which the cells of both accesses differ in values only.
+/// As [`Record::make_way`] for a whole line in which the cells of both accesses differ only in values.
 fn make_way(old: &mut Whole, clocks: &Clocks, agent: Agent, new: &Whole, met: &mut MetInCells) -> bool {
     let is_open = met.iter().any(Option::is_none);
     let Whole { record, values, .. } = old;

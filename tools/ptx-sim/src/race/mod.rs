@@ -1,18 +1,18 @@
-//! Data races, by happens-before.
+//! Data race detection by happens-before.
 //!
-//! Two accesses to the same byte, at least one of them a write, race unless something orders them: program order of one
-//! thread, or a chain of releases and acquires. Barriers, `bar.warp.sync` and strong accesses with fences release and
-//! acquire; whether the accesses met in the schedule that was executed does not matter.
+//! Two accesses to the same byte race if at least one is a write and nothing orders them: neither program order of one
+//! thread nor a chain of releases and acquires. Barriers, `bar.warp.sync` and strong accesses with fences release and
+//! acquire. Whether the accesses coincide in the executed schedule does not matter.
 //!
-//! An asynchronous copy is made by an agent of its own for each thread, and so are the reads of shared memory by bulk
-//! copies and `wgmma`. It comes after what its thread did before issuing it, and what the thread does after waiting for it,
-//! and whoever that releases, comes after the copy.
+//! Asynchronous copies are made by an agent of their own per thread, and so are the shared memory reads of bulk copies
+//! and `wgmma`. Such an access is ordered after what its thread did before issuing it. What the thread does after
+//! waiting for it, and what that releases, is ordered after the access.
 //!
-//! A grid that may begin while the one before it runs waits for its end with `griddepcontrol.wait`: what nothing orders behind
-//! such a wait may meet that grid.
+//! A grid that may begin while the previous one runs waits for its end with `griddepcontrol.wait`: accesses not ordered
+//! after such a wait may race with that grid.
 //!
-//! A mechanism that orders threads needs two calls: [`Races::release`] where a thread arrives, into a [`clock::Clock`] that the
-//! mechanism keeps, and [`Races::acquire`] where a thread has waited.
+//! A synchronisation mechanism needs two calls: [`Races::release`] when a thread arrives, into a [`clock::Clock`] kept
+//! by the mechanism, and [`Races::acquire`] when a thread has waited.
 
 mod access;
 mod accesses;

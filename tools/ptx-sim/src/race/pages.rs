@@ -1,4 +1,4 @@
-//! What is remembered of the accesses to global memory, page by page.
+//! Access history of global memory, in pages.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -6,10 +6,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 use super::line::{LINE_BYTES, LINE_CELLS, Line};
 use super::shadow::PAGE_CELLS;
 
-/// Lines of a page.
+/// Lines per page.
 const PAGE_LINES: u64 = PAGE_CELLS / LINE_CELLS as u64;
 
-/// The lines of global memory that were accessed, and those beside them.
+/// The lines of global memory that were accessed, and their neighbours.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     /// By number.
@@ -17,25 +17,25 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Forgets everything.
+    /// Clears everything.
     pub fn clear(&mut self) {
         self.pages.clear();
     }
 
-    /// Every page with its number, in order; forgets them.
+    /// Takes every page with its number, in order.
     pub fn take(&mut self) -> Vec<(u64, Vec<Line>)> {
         let mut pages: Vec<(u64, Vec<Line>)> = self.pages.drain().collect();
         pages.sort_unstable_by_key(|(number, _)| *number);
         pages
     }
 
-    /// The line that an address lies in, if it is known.
+    /// The line that contains an address, if it exists.
     pub fn line(&self, address: u64) -> Option<&Line> {
         let line = address / LINE_BYTES;
         self.pages.get(&(line / PAGE_LINES))?.get((line % PAGE_LINES) as usize)
     }
 
-    /// The line that an address lies in.
+    /// The line that contains an address; created if missing.
     pub fn line_mut(&mut self, address: u64) -> &mut Line {
         let line = address / LINE_BYTES;
         let page = self.pages.entry(line / PAGE_LINES);
@@ -44,7 +44,7 @@ impl Pages {
     }
 }
 
-/// Spreads numbers by one multiplication (Knuth, "The Art of Computer Programming", 6.4).
+/// Multiplicative hashing (Knuth, "The Art of Computer Programming", 6.4).
 #[derive(Debug, Default)]
 struct NumberHasher(u64);
 

@@ -1,31 +1,31 @@
-//! What is remembered of the accesses to a piece of memory.
+//! Access history of a piece of memory.
 
 use smallvec::SmallVec;
 
 use super::agent::{Agent, Strength};
 use super::clock::Clocks;
 
-/// Bytes of memory that one [`Cell`] stands for.
+/// Bytes of memory per [`Cell`].
 pub(crate) const CELL_BYTES: u64 = 4;
-/// Cells of a page of global memory.
+/// Cells per page of global memory.
 pub(super) const PAGE_CELLS: u64 = 1024;
 
-/// How two accesses meet that nothing orders.
+/// Kind of conflict of two unordered accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meeting {
-    /// As a race.
+    /// A race.
     Race,
-    /// As a volatile read of what another lane of the warp wrote by a volatile store, which is no race, but has an order only
-    /// where lanes run in lockstep.
+    /// A volatile read of what another lane of the warp wrote with a volatile store: not a race, but ordered only if
+    /// lanes run in lockstep.
     Lockstep,
 }
 
-/// Accesses that lanes of one warp made by one instruction at one time.
+/// Accesses by lanes of one warp with one instruction at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The group of agents, as [`Clocks::group`] numbers them.
+    /// The group of agents ([`Clocks::group`]).
     pub group: u16,
-    /// The bytes of the cell, one bit each.
+    /// Bytes of the cell, one bit each.
     pub bytes: u8,
     pub writes: bool,
     pub strength: Strength,
@@ -33,22 +33,22 @@ pub(crate) struct Record {
     pub time: u32,
     /// Index of the instruction.
     pub pc: u32,
-    /// The number of what its thread knew of other blocks; 0 for nothing.
+    /// Number of its thread's knowledge of other clusters; 0 for none.
     pub foreign: u16,
-    /// What was written, in place.
+    /// The written value, at its bytes.
     pub value: u32,
 }
 
 impl Record {
-    /// Whether the two accesses are a race unless one happened before the other, where `is_strong` says which accesses do not
-    /// race with each other.
+    /// Whether the two accesses race unless they are ordered; `is_strong` says which accesses do not race with each
+    /// other.
     pub fn conflicts(&self, new: &Record, is_copy: bool, is_strong: impl Fn(Strength) -> bool) -> bool {
         let both_strong = is_strong(self.strength) && is_strong(new.strength);
         let bytes = self.bytes & new.bytes;
         bytes != 0 && (self.writes || new.writes) && !both_strong && (is_copy || !self.writes_the_same(new, bytes))
     }
 
-    /// How the two accesses of a cluster meet that nothing orders.
+    /// Kind of conflict of two unordered accesses of a cluster.
     pub(super) fn meets(&self, clocks: &Clocks, new: &Record, is_copy: bool) -> Option<Meeting> {
         let is_volatile = |record: &Record| record.strength == Strength::Volatile;
         let is_strong = match clocks.are_of_one_block(self.group, new.group) {
@@ -64,25 +64,25 @@ impl Record {
         }
     }
 
-    /// Whether both store the same value: whichever is last, the memory holds the same.
+    /// Whether both store the same value, so that their order does not matter.
     fn writes_the_same(&self, new: &Record, bytes: u8) -> bool {
         let mask = (0..4).filter(|byte| bytes >> byte & 1 != 0).fold(0_u32, |mask, byte| mask | 0xff << (8 * byte));
         self.writes && new.writes && self.strength == new.strength && (self.value ^ new.value) & mask == 0
     }
 
-    /// Whether it leaves nothing of earlier accesses to remember.
+    /// Whether no earlier access needs to be remembered after it.
     pub fn is_last_word(&self) -> bool {
         self.writes && self.strength == Strength::Weak
     }
 
-    /// Whether the two are the same but for the lanes.
+    /// Whether the two are the same except for the lanes.
     pub fn is_like(&self, new: &Record) -> bool {
         Record { lanes: new.lanes, ..*self } == *new
     }
 
-    /// Leaves of this record what `new`, an access by `agent`, does not stand for from now on; whether that is anything. While
-    /// `is_open`, `meets` gets this record if it may meet the other and nothing orders the two, with the first of its lanes
-    /// and whether one of the two is a copy.
+    /// Removes from this record what `new`, an access by `agent`, stands for from now on; returns whether anything
+    /// remains. While `is_open`, calls `meets` if this record conflicts with `new` without order, with the first
+    /// conflicting lane and whether one of the two is a copy.
     #[inline]
     pub(super) fn make_way(
         &mut self,
@@ -97,7 +97,7 @@ impl Record {
             return true;
         }
         let covered = self.is_covered_by(new);
-        // Two reads neither race nor meet.
+        // Two reads never conflict.
         let may_meet = is_open && (self.writes || new.writes);
         let mut concurrent = 0;
         if may_meet || covered && !new.is_last_word() {
@@ -115,34 +115,34 @@ impl Record {
         self.bytes != 0 && self.lanes != 0
     }
 
-    /// Whether whatever comes later and races with this record also races with `new`, which comes after it.
+    /// Whether every later access that races with this record also races with `new`, which is ordered after it.
     fn is_covered_by(&self, new: &Record) -> bool {
         let weaker = new.strength == Strength::Weak || self.strength.is_strong();
         weaker && (new.writes || !self.writes)
     }
 }
 
-/// An earlier access that another one meets without order: one of its lanes, and how.
+/// An earlier unordered access in conflict with another one: one of its lanes, and the kind.
 pub(super) type Met = (Record, u32, Meeting);
 
-/// The accesses to four bytes that a later access may race with.
+/// The accesses to four bytes with which a later access may race.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     records: SmallVec<[Record; 2]>,
 }
 
 impl Cell {
-    /// With these records.
+    /// A cell with these records.
     pub fn new(records: SmallVec<[Record; 2]>) -> Cell {
         Cell { records }
     }
 
-    /// What is remembered.
+    /// Its records.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Whether an access by `agent` meets something without order.
+    /// Whether an access by `agent` has an unordered conflict.
     pub fn meets_any(&self, clocks: &Clocks, agent: Agent, new: &Record) -> bool {
         let mut met = false;
         for old in &self.records {
@@ -152,7 +152,7 @@ impl Cell {
         met
     }
 
-    /// Adds an access by `agent`; what it meets without order.
+    /// Adds an access by `agent`; returns its unordered conflict.
     pub fn access(&mut self, clocks: &Clocks, agent: Agent, new: Record) -> Option<Met> {
         let mut met = None;
         self.records.retain(|old| {

@@ -1,4 +1,4 @@
-//! Plain accesses of a warp that are looked at a line of memory at a time.
+//! Plain accesses of a warp, processed line by line instead of lane by lane.
 
 use super::agent::{Agent, Semantics};
 use super::cluster::Races;
@@ -8,7 +8,7 @@ use crate::lane_accesses::LaneAccesses;
 use crate::lanes::LANES;
 use crate::parse::Space;
 
-/// A plain access of the lanes of a warp, as the race detection is told of it.
+/// A plain access of the lanes of a warp, as input of the race detection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WarpAccess<'a, const BYTES: usize> {
     pub warp: u32,
@@ -16,11 +16,11 @@ pub(crate) struct WarpAccess<'a, const BYTES: usize> {
     pub pc: u32,
     pub space: Space,
     pub lanes: &'a LaneAccesses,
-    /// What is written; nothing where the lanes read.
+    /// The written values; empty for a read.
     pub written: Option<&'a [[u8; BYTES]; LANES]>,
 }
 
-/// A line that lanes which follow each other access, each cell once.
+/// A line that consecutive lanes access, each cell once.
 struct Run {
     address: u64,
     lanes: [u32; LINE_CELLS],
@@ -28,13 +28,13 @@ struct Run {
 }
 
 impl<const BYTES: usize> WarpAccess<'_, BYTES> {
-    /// How many lanes access a line.
+    /// Number of lanes that access a line.
     const LANES_OF_LINE: usize = match (LINE_BYTES as usize).checked_div(BYTES) {
         Some(lanes) => lanes,
         None => 0,
     };
 
-    /// The line that the lanes from `first` on access, if each of its cells is that of one lane.
+    /// The line that the lanes from `first` on access, if each cell is accessed by exactly one lane.
     fn run(&self, first: usize) -> Option<Run> {
         if !(CELL_BYTES as usize..=LINE_BYTES as usize).contains(&BYTES) {
             return None;
@@ -58,14 +58,14 @@ impl<const BYTES: usize> WarpAccess<'_, BYTES> {
                 values[start..start + cells].iter_mut().zip(words).for_each(|(value, word)| *value = word);
             }
         }
-        // As many lanes as there are places have met no other one where none of them is empty.
+        // With as many lanes as cells, all cells are filled only if no two lanes share one.
         lanes.iter().all(|lanes| *lanes != 0).then_some(Run { address, lanes, values })
     }
 }
 
 impl Races {
-    /// Adds the accesses of `lane` and of lanes behind it, if they are all to one line and meet nothing: how many; 0, and nothing
-    /// is done, when the lane has to be looked at by itself.
+    /// Adds the accesses of `lane` and of the following lanes if they cover one line without conflicts; returns their
+    /// number. 0, with nothing changed, if the lane must be processed alone.
     pub fn access_together<const BYTES: usize>(&mut self, access: &WarpAccess<'_, BYTES>, lane: usize) -> usize {
         let Some(Run { address, lanes, values }) = access.run(lane) else { return 0 };
         let agent = Agent::new(access.warp, lane, Semantics::WEAK.engine);
@@ -89,7 +89,7 @@ impl Races {
         if is_done { WarpAccess::<BYTES>::LANES_OF_LINE } else { 0 }
     }
 
-    /// Whether more than the accesses of the cluster itself matters for those of a warp to a space.
+    /// Whether a warp's accesses to a space can conflict with more than the accesses of its own cluster.
     pub fn concerns_others(&self, warp: u32, space: Space) -> bool {
         space == Space::Global && (self.overlaps_previous || self.clocks.knows_of_others(warp))
     }
@@ -106,7 +106,7 @@ mod tests {
     use crate::race::{Access, Conflict, Shape, Strength};
 
     const WARPS: u32 = 3;
-    /// Bytes that are accessed, of shared memory and of global memory.
+    /// Accessed bytes of shared memory and of global memory.
     const BYTES_IN_USE: u64 = 160;
 
     fn races() -> Races {
@@ -114,7 +114,7 @@ mod tests {
         Races::new(Shape { blocks: 1, warps: WARPS as usize, barriers: 1, shared_bytes: bytes }, false)
     }
 
-    /// All that is remembered of each cell, and what the cluster did in global memory.
+    /// The complete history of each cell, and the cluster's accesses to global memory.
     fn remembered(races: &mut Races) -> Vec<Vec<Record>> {
         let shared = races.shared.iter().flat_map(|line| line.cells());
         let mut all: Vec<Vec<Record>> = shared.map(|cell| cell.to_vec()).collect();
@@ -122,7 +122,7 @@ mod tests {
         all
     }
 
-    /// One lane after the other, from `first` on; what the first of them meets.
+    /// Adds the access of lane `lane` alone; returns its conflict.
     fn access<const BYTES: usize>(races: &mut Races, access: &WarpAccess<'_, BYTES>, lane: usize) -> Option<Conflict> {
         let data = access.written.map_or([0; BYTES], |data| data[lane]);
         races.access(&Access {
@@ -136,8 +136,8 @@ mod tests {
         })
     }
 
-    /// The same plain access with lines looked at together where they can be, and lane by lane; how many lanes were looked at
-    /// together.
+    /// The same plain access, processed by lines where possible and lane by lane; returns the number of lanes processed
+    /// by lines.
     fn both<const BYTES: usize>(random: &mut ChaCha8Rng, pc: u32, [fast, slow]: &mut [Races; 2]) -> usize {
         let space = if random.random() { Space::Shared } else { Space::Global };
         let base = if space == Space::Shared { SYSTEM_SHARED_BYTES } else { 1 << 33 };
@@ -150,7 +150,7 @@ mod tests {
         });
         let active = if random.random() { u32::MAX } else { random.random_range(1..=u32::MAX) };
         let lanes_of_access = LaneAccesses::new(active, addresses, BYTES as u64).expect("aligned addresses");
-        // Few values, so that different lanes often write the same.
+        // Few distinct values, so that different lanes often write the same.
         let data = std::array::from_fn(|_| [random.random_range(0..2); BYTES]);
         let written = random.random::<bool>().then_some(&data);
         let warp = random.random_range(0..WARPS);
@@ -170,7 +170,7 @@ mod tests {
         together
     }
 
-    /// What orders lanes or warps, or makes lines that are not accessed as a whole.
+    /// Operations that order lanes or warps, or accesses that split lines.
     fn event(random: &mut ChaCha8Rng, phase: &mut u64, races: &mut [Races; 2]) {
         let (warp, active) = (random.random_range(0..WARPS), random.random_range(1..=u32::MAX));
         let (what, lane, offset) =

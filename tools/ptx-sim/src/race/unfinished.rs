@@ -1,20 +1,20 @@
-//! What grids that may still run have accessed, for a grid that begins before they have ended.
+//! Accesses of grids that may still run when a later grid begins.
 
 use std::ops::Range;
 
 use super::accesses::GlobalAccess;
 
-/// The global memory that the grids before a launch have accessed, as far as they may still run when it begins.
+/// Global memory accessed by earlier grids that may still run when a launch begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unfinished {
-    /// In order, none meeting the next.
+    /// In order, disjoint.
     written: Vec<Range<u64>>,
-    /// The same of what was read or written.
+    /// The same for memory that was read or written.
     touched: Vec<Range<u64>>,
 }
 
 impl Unfinished {
-    /// Of what their reports say.
+    /// From the access reports of the grids.
     pub fn new<'a>(accesses: impl Iterator<Item = &'a GlobalAccess> + Clone) -> Unfinished {
         let range = |access: &GlobalAccess| access.address..access.address.saturating_add(access.bytes);
         Unfinished {
@@ -23,7 +23,7 @@ impl Unfinished {
         }
     }
 
-    /// Whether an access to `bytes` bytes at `address` meets one of them.
+    /// Whether an access to `bytes` bytes at `address` overlaps one of them in conflict.
     pub(crate) fn meets(&self, address: u64, bytes: u64, writes: bool) -> bool {
         let ranges = if writes { &self.touched } else { &self.written };
         let first = ranges.partition_point(|range| range.end <= address);
