@@ -1,4 +1,4 @@
-//! Layout of a block's tiles and mbarriers in shared memory.
+//! Where the tiles and mbarriers of a block lie in shared memory.
 //!
 //! First two strips of Q per warpgroup, or one if it computes only one. Then K and V of each stage, the row statistics of each strip,
 //! and the mbarriers: for every strip and every stage one for "full" (its bytes have arrived) and one for "empty" (its users have

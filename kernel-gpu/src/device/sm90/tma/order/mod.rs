@@ -1,4 +1,4 @@
-//! The order in which warpgroups process strips of queries and tiles of keys.
+//! In which order warpgroups go through strips of queries and tiles of keys.
 
 mod packed;
 mod passes;
