@@ -1,4 +1,4 @@
-//! Stands for ptxas, which Triton makes its cubins with: the PTX is handed through, so that the simulated driver gets it.
+//! Stands in for ptxas, with which Triton makes cubins: passes the PTX through, so that the simulated driver receives it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use ptx_diagnostics::files::read_text;
 use crate::input::LARGEST_FILE;
 use crate::report;
 
-/// The name by which this program is called to be an assembler.
+/// Program name under which this program acts as an assembler.
 pub const NAME: &str = "ptxas";
 
-/// What is answered to `--version`, in the form that Triton looks for: with CUDA 13.0 it writes PTX 9.0.
+/// Answer to `--version`, in the format that Triton parses: for CUDA 13.0 it writes PTX 9.0.
 const VERSION: &str = "ptx-sim in place of ptxas\nCuda compilation tools, release 13.0, V13.0.0";
 
-/// Options that are followed by their value.
+/// Options with a value.
 const WITH_VALUE: [&str; 6] = ["--opt-level", "-O", "--gpu-name", "-arch", "--maxrregcount", "--regAllocOptLevel"];
 
-/// Does what ptxas is asked to, if this program was called by its name.
+/// Acts as ptxas if this program was called by that name.
 pub fn answer(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let program = arguments.next()?;
     if Path::new(&program).file_name() != Some(OsStr::new(NAME)) {
@@ -38,7 +38,7 @@ pub fn answer(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode>
     })
 }
 
-/// The file that is read, and the one that is written.
+/// Input file and output file.
 fn files(arguments: &[OsString]) -> Result<(PathBuf, PathBuf), String> {
     let (mut from, mut to) = (None, None);
     let mut rest = arguments.iter();

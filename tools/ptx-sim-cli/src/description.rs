@@ -1,4 +1,4 @@
-//! A launch description: what is launched on what, in a TOML file.
+//! Launch descriptions: TOML files that specify launches, buffers and expected results.
 //!
 //! ```toml
 //! [buffers]                         # by name, for several parameters and launches
@@ -35,12 +35,12 @@ use toml::Spanned;
 use crate::element::{ELEMENTS, Element};
 use crate::notation::{AddressOf, BufferSpec, Field, Parameter};
 
-/// Largest file, bytes.
+/// Maximum size of a file, bytes.
 const LARGEST_FILE: u64 = 4 << 20;
-/// Most launches.
+/// Maximum number of launches.
 const MOST_LAUNCHES: usize = 1000;
 
-/// A launch description; what it leaves out, the command line has to say.
+/// A launch description; the command line supplies what it omits.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -97,7 +97,7 @@ struct ExpectTable {
     atol: Option<f64>,
 }
 
-/// A number of a list.
+/// A number in a list.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(untagged)]
 pub enum Number {
@@ -114,20 +114,20 @@ enum ExtentValue {
     Several(Vec<u32>),
 }
 
-/// What a description says.
+/// A parsed description.
 #[derive(Clone, Debug, Default)]
 pub struct Description {
-    /// Architecture, as in 80.
+    /// Architecture: 80 for `sm_80`.
     pub architecture: Option<u32>,
-    /// Buffers with names.
+    /// Named buffers.
     pub buffers: Vec<(String, BufferSpec)>,
-    /// Values of variables of the module.
+    /// Initial values of module variables.
     pub variables: Vec<(String, Parameter)>,
     /// Tensor maps.
     pub tensor_maps: Vec<(String, TensorMapSpec)>,
-    /// Launches, one after the other; at least one.
+    /// Launches in order; at least one.
     pub launches: Vec<LaunchSpec>,
-    /// What buffers have to hold at the end.
+    /// Expected contents of buffers at the end.
     pub expected: Vec<(String, Expected)>,
     /// Buffers to print at the end.
     pub print: Vec<String>,
@@ -142,7 +142,7 @@ pub struct LaunchSpec {
     pub grid: Option<[u32; 3]>,
     /// Threads of a block in x, y and z.
     pub block: Option<[u32; 3]>,
-    /// Blocks of a cluster in x, y and z; if left out, what the entry demands.
+    /// Blocks of a cluster in x, y and z; `None` for what the entry requires.
     pub cluster: Option<[u32; 3]>,
     /// Dynamic shared memory, bytes.
     pub shared: Option<u32>,
@@ -153,30 +153,30 @@ pub struct LaunchSpec {
 /// A tensor map.
 #[derive(Clone, Debug)]
 pub struct TensorMapSpec {
-    /// Where the first element lies.
+    /// Address of the first element.
     pub buffer: AddressOf,
-    /// Type of the elements; that of the buffer if `None`.
+    /// Element type; `None` for that of the buffer.
     pub element: Option<Element>,
     /// Elements in each dimension, the contiguous one first.
     pub sizes: Vec<u64>,
-    /// Bytes between neighbours in each dimension but the first; packed if `None`.
+    /// Byte strides of all dimensions but the first; `None` if packed.
     pub strides: Option<Vec<u64>>,
     /// Elements of a box in each dimension.
     pub box_sizes: Vec<u32>,
-    /// Of every how many elements one is copied; all if `None`.
+    /// Element stride in each dimension; `None` for 1.
     pub element_strides: Option<Vec<u32>>,
-    /// How a box lies in shared memory.
+    /// Swizzle of a box in shared memory.
     pub swizzle: Swizzle,
 }
 
-/// What a buffer has to hold at the end.
+/// Expected contents of a buffer at the end.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// The numbers.
     pub numbers: Numbers,
-    /// Difference allowed for each unit of the expected number.
+    /// Relative tolerance.
     pub relative: Option<f64>,
-    /// Difference allowed beside that.
+    /// Absolute tolerance.
     pub absolute: Option<f64>,
 }
 
@@ -189,7 +189,7 @@ pub enum Numbers {
     List(Vec<Number>),
 }
 
-/// A text with the places of its errors.
+/// A text with positions for error messages.
 struct Source<'a> {
     path: &'a Path,
     text: String,
@@ -206,7 +206,7 @@ impl Source<'_> {
     }
 
     fn parameter(&self, text: &Spanned<String>) -> Result<Parameter, String> {
-        // The text begins behind a quotation mark.
+        // The text starts after a quotation mark.
         let start = text.span().start + 1;
         let parsed = Parameter::parse(text.get_ref(), self.folder());
         parsed.map_err(|error| self.at(start + error.offset, &error.message))
@@ -297,10 +297,10 @@ impl Source<'_> {
 }
 
 impl Description {
-    /// Reads a description; files it names are relative to its folder.
+    /// Reads a description; relative file names in it refer to its folder.
     ///
     /// # Errors
-    /// With file, line and column, what was found and what would be accepted.
+    /// With file, line and column, the text found and what would be accepted.
     pub fn read(path: &Path) -> Result<Description, String> {
         let error = |error: std::io::Error| format!("{}: {error}", path.display());
         let source = Source { path, text: read_text(path, LARGEST_FILE).map_err(error)? };
@@ -345,14 +345,14 @@ impl Description {
     }
 }
 
-/// One to three sizes as x, y and z.
+/// One to three sizes for x, y and z.
 pub fn extent(sizes: &[u32]) -> Option<[u32; 3]> {
     let mut extent = [1; 3];
     (1..=3).contains(&sizes.len()).then(|| extent[..sizes.len()].copy_from_slice(sizes))?;
     Some(extent)
 }
 
-/// Line and column, from 1, of a byte of `text`.
+/// Line and column, from 1, of a byte offset in `text`.
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset.min(text.len())).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

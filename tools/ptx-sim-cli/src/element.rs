@@ -1,11 +1,11 @@
-//! The types of scalars and of the elements of buffers.
+//! Types of scalars and buffer elements.
 
 use half::{bf16, f16};
 
 /// A number type. All are stored in little-endian order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
-    /// The name, as in `f32`.
+    /// The name, for example `f32`.
     pub name: &'static str,
     /// Size in bytes.
     pub bytes: usize,
@@ -46,7 +46,7 @@ impl Element {
     /// `u8`.
     pub const BYTE: Element = ELEMENTS[0];
 
-    /// The type that PTX calls `name` (without its dot): `s32`, `b32` …
+    /// The type that PTX names `name` (without its dot): `s32`, `b32` …
     pub fn of_ptx(name: &str) -> Option<Element> {
         match name.split_at_checked(1)? {
             ("s", bits) => Element::named(&format!("i{bits}")),
@@ -68,7 +68,7 @@ impl Element {
     /// The bytes of a number written as text; integers may be hexadecimal (`0x…`).
     ///
     /// # Errors
-    /// When it is not a number of this type.
+    /// If it is not a number of this type.
     pub fn parse(self, text: &str) -> Result<Vec<u8>, String> {
         if self.is_float() {
             let value = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
@@ -100,7 +100,7 @@ impl Element {
         }
     }
 
-    /// The nearest number of a floating-point type; the integer part for an integer type.
+    /// The nearest number of a floating-point type; truncated for an integer type.
     pub fn encode_float(self, value: f64) -> Vec<u8> {
         match self.kind {
             Kind::Unsigned | Kind::Signed => (value as i64).to_le_bytes()[..self.bytes].to_vec(),
@@ -111,7 +111,7 @@ impl Element {
         }
     }
 
-    /// The integer in `bytes`, which are as many as the type has; `None` for a floating-point type.
+    /// The integer in `bytes`, which must have the size of the type; `None` for a floating-point type.
     pub fn integer(self, bytes: &[u8]) -> Option<i128> {
         let word = self.word(bytes);
         match self.kind {
@@ -121,7 +121,7 @@ impl Element {
         }
     }
 
-    /// The number in `bytes`, which are as many as the type has; integers above 2^53 are rounded.
+    /// The number in `bytes`, which must have the size of the type; integers above 2^53 are rounded.
     pub fn number(self, bytes: &[u8]) -> f64 {
         let word = self.word(bytes);
         match self.kind {
@@ -134,7 +134,7 @@ impl Element {
         }
     }
 
-    /// `bytes`, widened to 64 bits with their sign.
+    /// `bytes`, sign-extended to 64 bits.
     fn word(self, bytes: &[u8]) -> u64 {
         let negative = self.kind == Kind::Signed && bytes.last().is_some_and(|byte| byte >> 7 == 1);
         let mut wide = [if negative { 0xff } else { 0 }; 8];
@@ -142,7 +142,7 @@ impl Element {
         u64::from_le_bytes(wide)
     }
 
-    /// The number in `bytes`, which are as many as the type has, as text.
+    /// The number in `bytes`, which must have the size of the type, as text.
     pub fn show(self, bytes: &[u8]) -> String {
         let word = self.word(bytes);
         match self.kind {

@@ -1,12 +1,12 @@
-//! Entries by the names that people give them.
+//! Lookup of entries by name.
 
 use ptx_diagnostics::{demangled, short_name};
 use ptx_sim::Module;
 
-/// The entry that was asked for, by its name in the PTX or in the source, or else the only one.
+/// The requested entry, by its name in the PTX or in the source; without a name the only entry.
 ///
 /// # Errors
-/// With the entries that there are.
+/// With the names of the existing entries.
 pub fn resolve(module: &Module, requested: Option<&str>) -> Result<String, String> {
     let entries: Vec<&str> = module.entries().collect();
     let Some(name) = requested else {
@@ -41,7 +41,7 @@ fn plain_name(entry: &str) -> String {
     name.rsplit("::").next().unwrap_or(name).to_owned()
 }
 
-/// What the buffer of a parameter is called: like the parameter, without what is mangled.
+/// Buffer name of a parameter: its name with a mangled name of the entry shortened.
 pub fn parameter_name(entry: &str, parameter: &str) -> String {
     match parameter.strip_prefix(entry) {
         Some(rest) => plain_name(entry) + rest,

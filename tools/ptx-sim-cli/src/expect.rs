@@ -1,4 +1,4 @@
-//! What buffers hold at the end beside what they should.
+//! Comparison of buffers with their expected contents.
 
 use serde::Serialize;
 
@@ -7,30 +7,30 @@ use crate::element::Element;
 use crate::npy::Array;
 use crate::world::World;
 
-/// Elements that differ, shown one by one.
+/// Maximum differing elements listed.
 const SHOWN: usize = 4;
-/// Tolerances of floating-point numbers unless others are given: those of numpy.allclose.
+/// Default tolerances of floating-point numbers: those of numpy.allclose.
 const RELATIVE: f64 = 1e-5;
 const ABSOLUTE: f64 = 1e-8;
 
-/// A buffer beside what it should hold.
+/// Result of comparing a buffer with its expected contents.
 #[derive(Debug, Serialize)]
 pub struct Comparison {
-    /// The buffer.
+    /// Name of the buffer.
     pub buffer: String,
-    /// Its elements.
+    /// Number of elements.
     pub elements: u64,
-    /// Elements that differ by more than is allowed.
+    /// Number of elements outside the tolerance.
     pub differing: u64,
     /// The largest difference.
     pub largest_difference: f64,
-    /// Difference allowed for each unit of the expected number.
+    /// Relative tolerance.
     pub rtol: f64,
-    /// Difference allowed beside that.
+    /// Absolute tolerance.
     pub atol: f64,
-    /// Index of the first element that was never written.
+    /// Index of the first unwritten element.
     pub first_unwritten: Option<u64>,
-    /// The first that differ.
+    /// The first differing elements.
     pub first: Vec<Difference>,
 }
 
@@ -39,14 +39,14 @@ pub struct Comparison {
 pub struct Difference {
     /// Its index.
     pub index: u64,
-    /// What is there.
+    /// Actual value.
     pub found: String,
-    /// What should be.
+    /// Expected value.
     pub expected: String,
 }
 
 impl Comparison {
-    /// Whether the buffer holds what it should.
+    /// Whether the buffer matches.
     pub fn passed(&self) -> bool {
         self.differing == 0 && self.first_unwritten.is_none()
     }
@@ -71,10 +71,10 @@ impl Comparison {
     }
 }
 
-/// Compares a buffer of `world` with what it should hold.
+/// Compares a buffer of `world` with its expected contents.
 ///
 /// # Errors
-/// When there is no such buffer, or the expected numbers cannot be had or are not as many.
+/// If there is no such buffer, or the expected numbers cannot be read or have another count.
 pub fn compare(world: &World, name: &str, expected: &Expected) -> Result<Comparison, String> {
     let place = world.named(name)?;
     let wanted = match &expected.numbers {
@@ -117,7 +117,7 @@ pub fn compare(world: &World, name: &str, expected: &Expected) -> Result<Compari
     Ok(comparison)
 }
 
-/// How far apart two numbers are, and how large the second one is.
+/// Distance of two numbers, and magnitude of the second.
 fn difference((kind, bytes): (Element, &[u8]), (wanted_kind, wanted_bytes): (Element, &[u8])) -> (f64, f64) {
     if let (Some(found), Some(wanted)) = (kind.integer(bytes), wanted_kind.integer(wanted_bytes)) {
         return ((found - wanted).unsigned_abs() as f64, wanted.unsigned_abs() as f64);
@@ -127,7 +127,7 @@ fn difference((kind, bytes): (Element, &[u8]), (wanted_kind, wanted_bytes): (Ele
         return (0.0, 0.0);
     }
     let difference = (found - wanted).abs();
-    // Infinity is near nothing but itself.
+    // Infinity is close only to itself.
     if difference.is_finite() { (difference, wanted.abs()) } else { (f64::INFINITY, 0.0) }
 }
 

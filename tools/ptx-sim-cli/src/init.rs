@@ -1,4 +1,4 @@
-//! Writes a launch description for an entry: what its signature tells, and guesses where it does not.
+//! Generates a launch description for an entry from its signature, with guesses where that is not enough.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,11 @@ use crate::entry::{parameter_name, resolve};
 use crate::input::read_ptx;
 use crate::report;
 
-/// Elements of a buffer that nothing else is known of: the last block is not full.
+/// Default number of elements of a buffer; the last block is not full.
 const ELEMENTS: u64 = 1000;
-/// Threads of a block that nothing else is known of.
+/// Default threads of a block.
 const THREADS: u32 = 128;
-/// Variables that are listed at most.
+/// Maximum variables listed.
 const VARIABLES: usize = 20;
 
 /// Write a launch description for an entry.
@@ -36,7 +36,7 @@ pub struct Init {
 }
 
 impl Init {
-    /// The command that runs what is written to `output`.
+    /// The command that runs the description in `output`.
     fn command(&self, output: &Path) -> String {
         let launch = if output == Path::new("-") { "FILE".into() } else { output.display().to_string() };
         format!("ptx-sim {} --launch {launch}", self.file.display())
@@ -45,7 +45,7 @@ impl Init {
     /// Writes the description.
     ///
     /// # Errors
-    /// When the PTX cannot be read or the file cannot be written.
+    /// If the PTX cannot be read or the file cannot be written.
     pub fn run(&self) -> Result<(), String> {
         let name = self.file.display().to_string();
         let module = Module::parse(&read_ptx(&self.file)?, &name).map_err(|error| error.to_string())?;
@@ -70,7 +70,7 @@ impl Init {
     }
 }
 
-/// The text of a description of a launch of `entry`; `command` runs it.
+/// A description of a launch of `entry`; `command` runs it.
 fn description(module: &Module, entry: &str, command: &str) -> Result<String, String> {
     let parameters: Vec<Parameter<'_>> = module.parameters(entry).into_iter().flatten().collect();
     let uses = module.uses(entry).unwrap_or_default();
@@ -126,13 +126,13 @@ fn variables_text(variables: &[ModuleVariable]) -> String {
     lines.collect()
 }
 
-/// The parts of a description, while parameters are added.
+/// A description under construction.
 #[derive(Default)]
 struct Draft {
     params: String,
     buffers: String,
     tensor_maps: String,
-    /// The first buffer that is written.
+    /// The first buffer that the kernel writes.
     printed: Option<String>,
 }
 
@@ -153,7 +153,7 @@ impl Draft {
         self.params += &format!("    {},{comment}\n", quoted(&value));
     }
 
-    /// The address of a buffer of what C++ calls `pointee`.
+    /// Address of a buffer for a C++ pointer to `pointee`.
     fn pointer(&mut self, name: &str, pointee: &str, used: &Use) -> String {
         let is_constant = pointee.ends_with("const");
         let pointee = pointee.trim_end_matches("const").trim();
@@ -168,7 +168,7 @@ impl Draft {
         self.buffer(name, elements, is_constant || used.is_read || !used.is_address, !is_constant)
     }
 
-    /// The address of a buffer of numbers, or of vectors of as many.
+    /// Address of a buffer of scalars or vectors.
     fn buffer(&mut self, name: &str, (element, width): (Element, u64), is_read: bool, is_written: bool) -> String {
         let contents = match (is_read, element.is_float()) {
             (false, _) => "",
@@ -183,7 +183,7 @@ impl Draft {
         format!("&{name}")
     }
 
-    /// What is not an address.
+    /// A parameter that is not an address.
     fn value(&mut self, name: &str, parameter: &Parameter<'_>, used: &Use, kind: Option<&str>) -> String {
         if parameter.bytes == TENSOR_MAP_BYTES as u64 && parameter.alignment >= 64 {
             let data = format!("{name}_data");
@@ -204,7 +204,7 @@ impl Draft {
             Some(element) if element.is_float() => format!("{}:1", element.name),
             Some(element) if element.bytes == 1 => format!("{}:1", element.name),
             Some(element) => format!("{}:{ELEMENTS}", element.name),
-            // A struct: its fields are not in the PTX.
+            // A struct: the PTX does not describe its fields.
             None => format!("bytes:{}", "00".repeat(parameter.bytes as usize)),
         }
     }
@@ -215,7 +215,7 @@ fn cpp_types(entry: &str) -> Option<Vec<String>> {
     let name = demangled(entry);
     let list = name.strip_suffix(')').filter(|_| name != entry)?;
     let mut depth = 0_usize;
-    // The parenthesis that opens the list is the last one that nothing inside the list closes.
+    // Read backwards, the list opens at the first parenthesis outside all nested brackets.
     let open = list.char_indices().rev().find(|(_, letter)| match letter {
         ')' | '>' => {
             depth += 1;
@@ -243,7 +243,7 @@ fn cpp_types(entry: &str) -> Option<Vec<String>> {
     Some(types.into_iter().map(|kind| kind.trim().to_owned()).filter(|kind| !kind.is_empty()).collect())
 }
 
-/// The type of the numbers that a C++ type is made of, and how many there are.
+/// Scalar type and number of components of a C++ type.
 fn element_of_cpp(kind: &str) -> Option<(Element, u64)> {
     let (name, width) = match kind.trim().trim_end_matches("const").trim() {
         "float" => ("f32", 1),
@@ -276,7 +276,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// `name` as a key of TOML.
+/// `name` as a TOML key.
 fn key(name: &str) -> String {
     let is_bare = name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter));
     if is_bare { name.to_owned() } else { quoted(name) }

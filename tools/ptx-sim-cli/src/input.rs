@@ -1,13 +1,13 @@
-//! The PTX file, and words for what is none.
+//! Reading PTX files, with helpful errors for other files.
 
 use std::path::Path;
 
 use ptx_diagnostics::files::read_bytes;
 
-/// Largest PTX file, bytes.
+/// Maximum size of a PTX file, bytes.
 pub const LARGEST_FILE: u64 = 1 << 30;
 
-/// What files begin with that are given in place of PTX, with what they are and what to do.
+/// Magic bytes of files that are passed instead of PTX, with their kind and what to do.
 const OTHERS: [(&[u8], &str); 6] = [
     (
         b"\x7fELF",
@@ -24,13 +24,13 @@ const OTHERS: [(&[u8], &str); 6] = [
     (b"PK\x03\x04", "a zip archive. Unpack it first"),
 ];
 
-/// Words that CUDA sources have and PTX has not.
+/// Words that occur in CUDA sources and not in PTX.
 const CUDA_WORDS: [&str; 4] = ["__global__", "#include", "@triton.jit", "extern \"C\""];
 
 /// The text of a PTX file.
 ///
 /// # Errors
-/// When it cannot be read, or is something else, with what to do.
+/// If it cannot be read, or is another kind of file, with what to do.
 pub fn read_ptx(path: &Path) -> Result<String, String> {
     let name = path.display();
     let bytes = read_bytes(path, LARGEST_FILE).map_err(|error| format!("{name}: {error}"))?;

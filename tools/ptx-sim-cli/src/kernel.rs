@@ -1,4 +1,4 @@
-//! Runs the kernels of a PTX file and shows what is wrong with them.
+//! Runs the kernels of a PTX file and reports their errors.
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub struct Kernel {
     /// Dynamic shared memory of a block [default: 0]
     #[arg(long, value_name = "BYTES")]
     shared: Option<u32>,
-    /// Architecture to stand for, such as 80, 8.0 or sm_80 [default: that of the PTX's .target]
+    /// Architecture to simulate, such as 80, 8.0 or sm_80 [default: that of the PTX's .target]
     #[arg(long, value_name = "NN", value_parser = architecture)]
     arch: Option<u32>,
     /// A parameter, once for each in order (see below); replaces those of the description
@@ -66,7 +66,7 @@ pub struct Kernel {
     /// Do not look for data races, which is faster
     #[arg(long)]
     no_races: bool,
-    /// Findings of a launch that are shown at most
+    /// Maximum findings shown per launch
     #[arg(long, value_name = "N", default_value_t = Options::default().max_findings)]
     max_findings: usize,
 
@@ -96,7 +96,7 @@ fn parse_extent(text: &str) -> Result<[u32; 3], String> {
         .ok_or_else(|| "expected one to three sizes, as in 8 or 8,2,1".to_owned())
 }
 
-/// Accepts an architecture, as in 90, 9.0 or sm_90.
+/// Parses an architecture: 90, 9.0 or sm_90.
 pub fn architecture(text: &str) -> Result<u32, String> {
     parse_architecture(text).ok_or_else(|| "expected a number or a name, as in 90, 9.0 or sm_90".to_owned())
 }
@@ -113,7 +113,7 @@ fn parse_set(text: &str) -> Result<(String, Parameter), String> {
 }
 
 impl Kernel {
-    /// Requires that no dump replaces what is read or another dump.
+    /// Requires that no dump overwrites an input or another dump.
     fn check_dumps(&self) -> Result<(), String> {
         for (index, (name, file)) in self.dump.iter().enumerate() {
             let others = self.dump[..index].iter().map(|(other, file)| (other.as_str(), file));
@@ -126,7 +126,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Runs it; whether nothing was found.
+    /// Runs the command; true if nothing was found.
     pub fn run(&self) -> Result<bool, String> {
         let text = read_ptx(&self.file)?;
         let module = Module::parse(&text, &self.file.display().to_string()).map_err(|error| error.to_string())?;
@@ -170,7 +170,7 @@ impl Kernel {
         Ok(summary.passed())
     }
 
-    /// The description file with what the command line says on top.
+    /// The description file with the options of the command line applied.
     fn describe(&self) -> Result<Description, String> {
         let file = self.launch.as_deref().map(Description::read).transpose()?;
         let mut description =
@@ -211,7 +211,7 @@ impl Kernel {
     }
 }
 
-/// What `NAME` or `NAME:TYPE` of --print means.
+/// Parses `NAME` or `NAME:TYPE` of --print.
 fn shown(world: &World, text: &str) -> Result<Place, String> {
     let (name, kind) = match text.rsplit_once(':').filter(|(name, _)| world.find(name).is_some()) {
         Some((name, kind)) => (name, Some(kind)),

@@ -1,4 +1,4 @@
-//! The ptx-sim program: runs kernels of a PTX file on the CPU and shows what is wrong with them.
+//! The ptx-sim program: runs kernels of a PTX file on the CPU and reports their errors.
 
 mod assembler;
 mod description;
@@ -63,8 +63,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Makes a write beyond the size limit of files (`ulimit -f`) an error, as on a full disk. Otherwise it ends the process, and temporary
-/// files stay. A program that is run would inherit it.
+/// Makes a write beyond the file size limit (`ulimit -f`) an error, as on a full disk. Otherwise it would end the process and leave
+/// temporary files. A program run by this one would inherit that.
 fn let_writes_fail_at_the_size_limit() {
     // SAFETY: SIG_IGN runs no code of ours, and nothing else in this process handles SIGXFSZ.
     unsafe {
@@ -72,7 +72,7 @@ fn let_writes_fail_at_the_size_limit() {
     }
 }
 
-/// Carries out the command.
+/// Executes the command.
 fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     if !matches!(arguments.command, Some(Command::Run(_))) {
         let_writes_fail_at_the_size_limit();

@@ -1,4 +1,4 @@
-//! What a kernel is given, and the notation for it:
+//! Parameters and buffers of a kernel, and their notation:
 //!
 //! ```text
 //! u32:1024                           a number
@@ -18,7 +18,7 @@ use ptx_sim::TENSOR_MAP_BYTES;
 
 use crate::element::{ELEMENTS, Element};
 
-/// Largest buffer, bytes.
+/// Maximum size of a buffer, bytes.
 pub const LARGEST_BUFFER: u64 = 4 << 30;
 /// Alignment of a tensor map.
 const TENSOR_MAP_ALIGNMENT: usize = 64;
@@ -41,18 +41,18 @@ pub enum Field {
     Bytes(Vec<u8>),
     /// The address of a buffer.
     Buffer(BufferSpec),
-    /// The address of something with a name.
+    /// The address of a named object.
     Address(AddressOf),
     /// The tensor map of that name.
     TensorMap(String),
 }
 
-/// The address of something with a name, or none.
+/// The address of a named object, or null.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressOf {
     /// The name; `None` for a null pointer.
     pub name: Option<String>,
-    /// Bytes behind its beginning.
+    /// Byte offset from its start.
     pub offset: u64,
 }
 
@@ -67,39 +67,39 @@ pub struct BufferSpec {
     pub fill: Fill,
 }
 
-/// What a buffer holds before the first launch.
+/// Contents of a buffer before the first launch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fill {
-    /// Nothing was written to it.
+    /// Unwritten.
     Uninitialised,
     /// Zeros.
     Zeros,
     /// 0, 1, 2 …
     Range,
-    /// Numbers from -1 to 1, or any integers.
+    /// Numbers from -1 to 1, or arbitrary integers.
     Random {
-        /// The same seed gives the same numbers.
+        /// Equal seeds give equal numbers.
         seed: u64,
     },
     /// The bytes of a file.
     File(PathBuf),
-    /// The elements of a file that NumPy wrote.
+    /// The elements of a `.npy` file.
     Npy(PathBuf),
     /// Addresses.
     Addresses(Vec<AddressOf>),
 }
 
-/// Where a text is not a parameter, and why.
+/// Position and reason of a syntax error in a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotationError {
     /// Byte offset.
     pub offset: usize,
-    /// What was found and what would be accepted.
+    /// What was found, and what would be accepted.
     pub message: String,
 }
 
 impl Parameter {
-    /// Reads the notation; paths are relative to `folder`.
+    /// Parses the notation; relative paths refer to `folder`.
     pub fn parse(text: &str, folder: &Path) -> Result<Parameter, NotationError> {
         let Some(fields) = text.trim_end().strip_prefix("struct{").and_then(|rest| rest.strip_suffix('}')) else {
             return field(text, 0, folder).map(Parameter::Plain);
@@ -115,7 +115,7 @@ impl Parameter {
 }
 
 impl Field {
-    /// Alignment of a value of `bytes` bytes in a struct.
+    /// Alignment in a struct of a value of `bytes` bytes.
     pub fn alignment(&self, bytes: usize) -> usize {
         match self {
             Field::Bytes(_) => 1,
@@ -141,7 +141,7 @@ impl BufferSpec {
     }
 }
 
-/// One field, which begins at `offset` of the whole notation.
+/// One field, which starts at byte `offset` of the notation.
 fn field(text: &str, offset: usize, folder: &Path) -> Result<Field, NotationError> {
     let offset = offset + text.len() - text.trim_start().len();
     let text = text.trim();
@@ -214,7 +214,7 @@ impl AddressOf {
     }
 }
 
-/// A buffer of addresses, from its bracket on.
+/// A buffer of addresses, from its opening bracket on.
 fn addresses(text: &str) -> Result<BufferSpec, (usize, String)> {
     let list = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let list = list.ok_or_else(|| (0, "expected addresses, as in `ptr[&x, &y+512, null]`".to_owned()))?;

@@ -1,4 +1,4 @@
-//! Arrays in NumPy's `.npy` files.
+//! Reading of NumPy's `.npy` files.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -9,20 +9,20 @@ use npyz::{DType, NpyFile, Order};
 use crate::element::Element;
 use crate::notation::LARGEST_BUFFER;
 
-/// Numbers of one type.
+/// An array of one element type.
 #[derive(Clone, Debug)]
 pub struct Array {
-    /// Their type.
+    /// Element type.
     pub element: Element,
-    /// Their bytes, one behind the other.
+    /// Elements, contiguous in C order.
     pub data: Vec<u8>,
 }
 
 impl Array {
-    /// Reads the elements of a file in C order; numbers of two bytes without a type, as `ml_dtypes.bfloat16` becomes, are bf16.
+    /// Reads the elements of a file in C order. Untyped two-byte elements, as `ml_dtypes.bfloat16` is saved, are bf16.
     ///
     /// # Errors
-    /// When the file cannot be read, is no `.npy` file, or holds what is not supported; the text names the file.
+    /// If the file cannot be read, is not an `.npy` file, or is not supported; the text names the file.
     pub fn read(path: &Path) -> Result<Array, String> {
         let refuse = |what: String| format!("{}: {what}", path.display());
         let file = File::open(path).map_err(|error| refuse(error.to_string()))?;
@@ -43,7 +43,7 @@ impl Array {
         let bytes = bytes
             .filter(|bytes| *bytes <= LARGEST_BUFFER)
             .ok_or_else(|| refuse(format!("has the shape {shape:?}; at most {LARGEST_BUFFER} bytes are possible")))?;
-        // The header alone must not decide how much memory is taken.
+        // The header alone must not decide how much memory is allocated.
         let mut data = Vec::new();
         let read = file.into_inner().take(bytes + 1).read_to_end(&mut data);
         read.map_err(|error| refuse(error.to_string()))?;

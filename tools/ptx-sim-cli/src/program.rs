@@ -1,4 +1,4 @@
-//! Runs a program on the simulated driver and shows what it does wrong.
+//! Runs a program on the simulated driver and reports its errors.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,17 +13,17 @@ use serde_json::{Map, Value, json};
 use crate::kernel::architecture;
 use crate::{assembler, report};
 
-/// Files that the simulated driver may be in, from the folder of the program: first where Cargo builds it for tests.
+/// Candidate paths of the simulated driver, relative to this program: first where Cargo builds it for tests.
 const DRIVERS: [&str; 4] =
     ["deps/liblibcuda_sim.so", "liblibcuda_sim.so", "ptx-sim/libcuda.so.1", "../lib/ptx-sim/libcuda.so.1"];
-/// Files that the runtime over it may be in.
+/// Candidate paths of the simulated runtime.
 const RUNTIMES: [&str; 4] =
     ["deps/liblibcudart_sim.so", "liblibcudart_sim.so", "ptx-sim/libcudart.so", "../lib/ptx-sim/libcudart.so"];
-/// The names by which programs ask for the driver.
+/// File names under which programs load the driver.
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
-/// The names by which Python packages ask for nvJitLink, which is in the driver's file.
+/// File names under which Python packages load nvJitLink, which is in the driver's file.
 const LINKER_NAMES: [&str; 3] = ["libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"];
-/// The names by which programs that nvcc linked with `-cudart shared` ask for the runtime.
+/// File names under which programs linked by nvcc with `-cudart shared` load the runtime.
 const RUNTIME_NAMES: [&str; 4] = ["libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"];
 
 /// Run an unchanged program on simulated GPUs.
@@ -52,13 +52,13 @@ pub struct Program {
     /// Do not look for data races, which is faster
     #[arg(long)]
     no_races: bool,
-    /// Do not tell what the program never frees
+    /// Do not report memory that the program never frees
     #[arg(long)]
     no_leaks: bool,
-    /// Do not tell when the program reads back memory that was never written
+    /// Do not report copies to the host of memory that was never written
     #[arg(long)]
     no_uninitialised_copies: bool,
-    /// Let launches fail that have any finding; otherwise a program goes on after those that a GPU does not notice, such as races
+    /// Make every launch with a finding fail; otherwise a program continues after findings that a GPU does not detect, such as races
     #[arg(long)]
     stop: bool,
     /// Count warnings (leaks, copies of partly unwritten memory, failed calls) as findings
@@ -81,21 +81,21 @@ pub struct Program {
     program: Vec<OsString>,
 }
 
-/// What the simulated driver told.
+/// Contents of the simulated driver's journal.
 #[derive(Default)]
 struct Journal {
-    /// Whether the driver was used at all.
+    /// Whether the driver was used.
     is_started: bool,
-    /// Kernels launched, if the program ended in order.
+    /// Number of launched kernels, if the program ended normally.
     launches: Option<u64>,
     problems: Vec<Value>,
 }
 
 impl Program {
-    /// Runs it; the exit code of this program.
+    /// Runs the program; returns the exit code of this one.
     ///
     /// # Errors
-    /// When the driver is not found, the program cannot be started, or the report cannot be written.
+    /// If the driver is not found, the program cannot be started, or the report cannot be written.
     pub fn run(&self) -> Result<ExitCode, String> {
         let library = self.library()?;
         let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
@@ -138,7 +138,7 @@ impl Program {
         })
     }
 
-    /// The program in an environment in which `folder` has the driver.
+    /// The program with an environment in which `folder` provides the driver.
     fn command(&self, folder: &Path, journal: &Path) -> Command {
         let mut path = folder.as_os_str().to_owned();
         if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH").filter(|rest| !rest.is_empty()) {
@@ -147,7 +147,7 @@ impl Program {
         }
         let mut command = Command::new(&self.program[0]);
         command.args(&self.program[1..]).env("LD_LIBRARY_PATH", path).env("PTX_SIM_JOURNAL", journal);
-        // Where Triton and numba look, which do not ask the loader.
+        // Locations where Triton and numba look without asking the loader.
         for (name, value) in
             [("TRITON_LIBCUDA_PATH", folder.to_owned()), ("NUMBA_CUDA_DRIVER", folder.join(DRIVER_NAMES[0]))]
         {
@@ -155,7 +155,7 @@ impl Program {
                 command.env(name, value);
             }
         }
-        // What is assembled here is none of a GPU's, whose kernels Triton keeps in another folder.
+        // Kernels assembled here are not for a real GPU; Triton must cache them elsewhere.
         for name in ["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"] {
             command.env(name, folder.join(assembler::NAME));
         }
@@ -189,7 +189,7 @@ impl Program {
         command
     }
 
-    /// Problems that count.
+    /// Problems that count towards the exit code.
     fn found(&self, journal: &Journal) -> usize {
         journal.count("error") + if self.warnings { journal.count("warning") } else { 0 }
     }
@@ -201,7 +201,7 @@ impl Program {
         if journal.refusals() > 0 {
             return ExitCode::from(2);
         }
-        // As a shell has it.
+        // As in a shell.
         let code = status.code().or(status.signal().map(|signal| 128 + signal));
         ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
     }
@@ -249,7 +249,7 @@ fn this_program() -> Result<PathBuf, String> {
     std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))
 }
 
-/// The first of some files that is there, from the folder of this program.
+/// The first existing file of several candidates, relative to the folder of this program.
 fn beside(files: &[&str]) -> Result<Option<PathBuf>, String> {
     let program = this_program()?;
     let found = files.iter().find_map(|file| program.with_file_name(file).canonicalize().ok());
@@ -257,7 +257,7 @@ fn beside(files: &[&str]) -> Result<Option<PathBuf>, String> {
 }
 
 impl Journal {
-    /// Reads what the driver wrote; it is not there when the driver was not used.
+    /// Reads the driver's journal; it does not exist if the driver was not used.
     fn read(path: &Path) -> Result<Self, String> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -265,7 +265,7 @@ impl Journal {
             Err(error) => return Err(format!("the journal of the simulated driver: {error}")),
         };
         let mut journal = Self::default();
-        // A line that was cut off, as when the program was killed, is left out.
+        // An incomplete last line, as after the program was killed, is skipped.
         for entry in text.lines().filter_map(|line| serde_json::from_str::<Map<String, Value>>(line).ok()) {
             match entry.get("kind").and_then(Value::as_str) {
                 Some("start") => journal.is_started = true,
@@ -279,8 +279,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What nothing is known of. A runtime that finds no private interface is one only where nothing else launched kernels:
-    /// packages for Python have one that they ask for versions.
+    /// Number of refusals. Requests for private interfaces do not count if kernels were launched: Python packages contain a runtime
+    /// that they only ask for versions.
     fn refusals(&self) -> usize {
         let has_launched = self.launches.is_some_and(|launches| launches > 0);
         let is_harmless = |problem: &&Value| has_launched && problem["kind"] == "private_interface";

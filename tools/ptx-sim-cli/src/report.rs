@@ -1,4 +1,4 @@
-//! What the program prints.
+//! Output of the program.
 
 use std::fs;
 use std::path::Path;
@@ -13,16 +13,16 @@ use crate::expect::Comparison;
 use crate::schedules::{Found, ScheduledFinding};
 use crate::world::Place;
 
-/// Elements of a buffer that are printed.
+/// Maximum printed elements of a buffer.
 const ELEMENTS_PRINTED: usize = 64;
-/// Elements in a line.
+/// Elements per line.
 const ELEMENTS_PER_LINE: usize = 8;
 
-/// The start of a buffer after the run.
+/// The first elements of a buffer after the run.
 pub struct Contents {
     name: String,
     elements: Vec<String>,
-    /// Elements of the buffer.
+    /// Number of elements of the buffer.
     count: u64,
 }
 
@@ -31,7 +31,7 @@ pub fn print(text: &str) -> Result<(), String> {
     streams::print(text).map_err(|error| format!("standard output: {error}"))
 }
 
-/// Writes `contents` to `path`: a file in one step, so that it is never half-written.
+/// Writes `contents` to `path`; a file is written atomically.
 pub fn write(path: &Path, contents: &[u8]) -> Result<(), String> {
     let written = match fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => fs::write(path, contents),
@@ -40,7 +40,7 @@ pub fn write(path: &Path, contents: &[u8]) -> Result<(), String> {
     written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// An entry as in `scale(values: 8 bytes, count: 4 bytes)`.
+/// An entry as text: `scale(values: 8 bytes, count: 4 bytes)`.
 pub fn signature(module: &Module, entry: &str) -> String {
     let parameters = module.parameters(entry).into_iter().flatten();
     let parameters = parameters
@@ -53,7 +53,7 @@ pub fn signature(module: &Module, entry: &str) -> String {
     }
 }
 
-/// Every entry with its parameters, and why it cannot be executed, if it cannot.
+/// Every entry with its parameters, and the reason if it cannot be executed.
 pub fn list(module: &Module, as_json: bool) -> String {
     let refusal = |entry| {
         let architecture = module.architecture().ok_or_else(|| format!("{}: no such architecture", module.target()));
@@ -94,33 +94,33 @@ pub fn dump(buffer: &Place, memory: &GlobalMemory, file: &Path) -> Result<(), St
     write(file, &data)
 }
 
-/// What the kernel printed, with a line break at its end.
+/// printf output of the kernel, with a final line break.
 fn printed(report: &Report) -> String {
     let text = String::from_utf8_lossy(&report.printed).into_owned();
     if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" }
 }
 
-/// What is told at the end.
+/// The results of a run.
 pub struct Summary<'a> {
     /// The entry of each launch.
     pub entries: Vec<&'a str>,
-    /// What each launch did under schedule 0.
+    /// Report of each launch under schedule 0.
     pub reports: &'a [Report],
-    /// What was found under any schedule.
+    /// Findings under any schedule.
     pub found: &'a Found,
     /// Buffers to print.
     pub shown: &'a [Contents],
-    /// Buffers beside what they should hold.
+    /// Comparisons of buffers with their expected contents.
     pub compared: &'a [Comparison],
 }
 
 impl Summary<'_> {
-    /// Whether nothing was found and every buffer holds what it should.
+    /// Whether nothing was found and every buffer matches.
     pub fn passed(&self) -> bool {
         self.found.findings.is_empty() && self.compared.iter().all(Comparison::passed)
     }
 
-    /// What all launches would have done on the hardware.
+    /// Counters of all launches together.
     fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         self.reports.iter().for_each(|report| sum += report.counters);
@@ -138,7 +138,7 @@ impl Summary<'_> {
             text.extend(findings.iter().map(|each| renderer.render(&each.finding) + &under(each, schedules) + "\n\n"));
             let which = if self.entries.len() > 1 { format!("launch {launch}, ") } else { String::new() };
             let end = format!("{which}{}: {}{}\n", short_name(entry), count(findings.len()), all(schedules));
-            // Between launches, the line says whose findings stand above.
+            // Between launches, the line names the launch of the findings above.
             if launch < self.entries.len() { text += &end } else { ends = end }
         }
         text.extend(self.shown.iter().map(Contents::text));
@@ -149,7 +149,7 @@ impl Summary<'_> {
         text + &ends
     }
 
-    /// The result for programs.
+    /// The result as JSON.
     pub fn json(&self) -> String {
         let buffers = self.shown.iter().map(|contents| (contents.name.clone(), Value::from(contents.elements.clone())));
         let launches = self.entries.iter().zip(self.reports).map(|(entry, report)| {
@@ -195,7 +195,7 @@ fn all(schedules: u64) -> String {
     if schedules == 1 { String::new() } else { format!(" under {schedules} schedules") }
 }
 
-/// The schedules a finding was made under, where there are several.
+/// The schedules that produced a finding, if there are several.
 fn under(each: &ScheduledFinding, schedules: u64) -> String {
     match schedules {
         1 => String::new(),

@@ -1,37 +1,37 @@
-//! Findings of several schedules, merged.
+//! Merging of findings from several schedules.
 
 use ptx_sim::{Finding, Report};
 use serde::Serialize;
 
-/// What was found under any schedule.
+/// Findings of all schedules.
 pub struct Found {
-    /// Schedules run.
+    /// Number of schedules run.
     pub schedules: u64,
-    /// One for each launch, class and line of the PTX.
+    /// One per launch, class and PTX line.
     pub findings: Vec<ScheduledFinding>,
 }
 
-/// A finding, its launch, and the schedules it was made under.
+/// A finding with its launch and schedules.
 #[derive(Serialize)]
 pub struct ScheduledFinding {
     /// The launch, from 1.
     pub launch: usize,
-    /// The finding, as first made.
+    /// The finding, from its first schedule.
     #[serde(flatten)]
     pub finding: Finding,
-    /// The schedules, in ascending order.
+    /// The schedules that produced it, in ascending order.
     pub schedules: Vec<u64>,
 }
 
 impl Found {
-    /// What schedule 0 found.
+    /// The findings of schedule 0.
     pub fn new(reports: &[Report]) -> Self {
         let mut found = Found { schedules: 0, findings: Vec::new() };
         found.add(0, reports);
         found
     }
 
-    /// Adds what the launches found under a later schedule.
+    /// Adds the findings of the launches under a later schedule.
     pub fn add(&mut self, schedule: u64, reports: &[Report]) {
         self.schedules += 1;
         for (launch, report) in (1..).zip(reports) {
@@ -51,7 +51,7 @@ impl Found {
         }
     }
 
-    /// Those of a launch, from 1.
+    /// The findings of a launch, numbered from 1.
     pub fn of(&self, launch: usize) -> impl Iterator<Item = &ScheduledFinding> {
         self.findings.iter().filter(move |found| found.launch == launch)
     }

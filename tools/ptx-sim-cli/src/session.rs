@@ -1,4 +1,4 @@
-//! Launches one after the other, on the memory that a description describes.
+//! A sequence of launches on the memory of a description.
 
 use ptx_diagnostics::short_name;
 use ptx_sim::{Launch, LaunchError, Module, Options, Report};
@@ -8,7 +8,7 @@ use crate::entry::{parameter_name, resolve};
 use crate::report;
 use crate::world::World;
 
-/// A launch that everything is known of.
+/// A fully specified launch.
 #[derive(Clone, Debug)]
 pub struct Ready {
     /// The entry.
@@ -20,7 +20,7 @@ pub struct Ready {
     params: Vec<Vec<u8>>,
 }
 
-/// Launches, and the memory that they work on.
+/// Launches and their memory.
 pub struct Session<'a> {
     module: &'a Module,
     architecture: u32,
@@ -31,10 +31,10 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Places and fills everything; nothing runs.
+    /// Allocates and fills everything; runs nothing.
     ///
     /// # Errors
-    /// When something that is named is not there, or the description does not say enough.
+    /// If a named object does not exist, or the description is incomplete.
     pub fn prepare(module: &'a Module, description: &Description) -> Result<Self, String> {
         let mut world = World::default();
         for (name, spec) in &description.buffers {
@@ -81,10 +81,10 @@ impl<'a> Session<'a> {
         Ok(Self { module, architecture, launches, world })
     }
 
-    /// Runs the launches, and returns what each did.
+    /// Runs the launches and returns their reports.
     ///
     /// # Errors
-    /// When a launch is refused, with what its entry takes if that is the matter.
+    /// If a launch is refused; includes the parameters of the entry if they are the reason.
     pub fn run(&mut self, options: &Options) -> Result<Vec<Report>, String> {
         let several = self.launches.len() > 1;
         let reports = (1..).zip(&self.launches).map(|(number, ready)| {
@@ -121,8 +121,8 @@ fn ready(module: &Module, spec: &LaunchSpec) -> Result<Ready, String> {
     })
 }
 
-/// The names of the parameters of an entry in the PTX, and those of their buffers; of `given` parameters, also where that is too
-/// many. A launch of an entry that was launched before puts its number behind them.
+/// Names of an entry's parameters in the PTX, and of their buffers, for `given` parameters even if those are too many. For a repeated
+/// launch of an entry, its number is appended.
 fn parameter_names(module: &Module, entry: &str, given: usize, number: Option<usize>) -> Vec<(String, String)> {
     let ptx_names: Vec<&str> = module.parameters(entry).into_iter().flatten().map(|parameter| parameter.name).collect();
     let behind = number.map_or(String::new(), |number| format!("@{number}"));
@@ -133,7 +133,7 @@ fn parameter_names(module: &Module, entry: &str, given: usize, number: Option<us
     (0..given).map(name).collect()
 }
 
-/// What the entry takes, when that is what the launch got wrong.
+/// The parameters of the entry, if the launch got those wrong.
 fn hint(error: &LaunchError, module: &Module, entry: &str) -> String {
     match error {
         LaunchError::ParameterCount { .. } | LaunchError::ParameterSize { .. } => {

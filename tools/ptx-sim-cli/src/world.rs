@@ -1,4 +1,4 @@
-//! The memory that launches work on: buffers, tensor maps and variables, by name.
+//! The memory of launches: named buffers, tensor maps and variables.
 
 use std::fs;
 
@@ -11,16 +11,16 @@ use crate::element::Element;
 use crate::notation::{AddressOf, BufferSpec, Field, Fill, Parameter};
 use crate::npy::Array;
 
-/// Most bytes of all buffers together.
+/// Maximum total size of buffers, bytes.
 const LARGEST_WORLD: u64 = 8 << 30;
-/// Bytes of a buffer that are filled at a time.
+/// Bytes filled at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// Something in memory that has a name.
+/// A named object in memory.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The name of a buffer, a tensor map or a variable. That of a buffer of a parameter is the parameter's, with the number
-    /// of the field behind a dot.
+    /// Name of a buffer, tensor map or variable. The buffer of a parameter has the parameter's name, followed by a dot and the number
+    /// of the field in a struct.
     pub name: String,
     /// Address.
     pub address: u64,
@@ -37,40 +37,40 @@ impl Place {
     }
 }
 
-/// Memory, and what lies where.
+/// Global memory and the named objects in it.
 #[derive(Default)]
 pub struct World {
     /// The memory.
     pub memory: GlobalMemory,
     places: Vec<Place>,
-    /// Other names of places.
+    /// Aliases.
     aliases: Vec<(String, String)>,
     tensor_maps: Vec<(String, TensorMap)>,
     bytes: u64,
 }
 
 impl World {
-    /// What is called `name`.
+    /// The object named `name`.
     pub fn find(&self, name: &str) -> Option<&Place> {
         let alias = self.aliases.iter().find(|(alias, _)| alias == name);
         let name = alias.map_or(name, |(_, name)| name.as_str());
         self.places.iter().find(|place| place.name == name)
     }
 
-    /// Lets what is called `name` be found by `alias` too.
+    /// Adds `alias` as another name of the object `name`.
     pub fn add_alias(&mut self, alias: &str, name: &str) {
         self.aliases.push((alias.to_owned(), name.to_owned()));
     }
 
-    /// Every name, in the order in which things were placed.
+    /// All names, in order of placement.
     pub fn names(&self) -> Vec<&str> {
         self.places.iter().map(|place| place.name.as_str()).collect()
     }
 
-    /// As [`World::find`].
+    /// As [`World::find`], with an error instead of `None`.
     ///
     /// # Errors
-    /// With the names that there are.
+    /// With the existing names.
     pub fn named(&self, name: &str) -> Result<&Place, String> {
         self.find(name).ok_or_else(|| {
             let names = self.names();
@@ -82,7 +82,7 @@ impl World {
     /// Allocates a buffer, which is filled by [`World::fill`].
     ///
     /// # Errors
-    /// When there is no memory for it, or its name is taken.
+    /// If memory is exhausted, or the name is taken.
     pub fn allocate(&mut self, name: &str, spec: &BufferSpec) -> Result<u64, String> {
         if self.find(name).is_some() {
             return Err(format!("two things are called `{name}`"));
@@ -100,7 +100,7 @@ impl World {
     /// Places the variables of `module`.
     ///
     /// # Errors
-    /// When there is no memory for them.
+    /// If memory is exhausted.
     pub fn place_variables(&mut self, module: &Module) -> Result<(), String> {
         let variables = module.place_variables(&mut self.memory).map_err(|error| error.to_string())?;
         self.places.extend(variables.into_iter().map(|variable| {
@@ -111,10 +111,10 @@ impl World {
         Ok(())
     }
 
-    /// Sets a variable of the module; a buffer in the notation stands for its contents.
+    /// Sets a variable of the module; a buffer in the notation gives its contents.
     ///
     /// # Errors
-    /// When there is no such variable, or it has another size.
+    /// If there is no such variable, or its size differs.
     pub fn set_variable(&mut self, name: &str, value: &Parameter) -> Result<(), String> {
         let place = self.named(name)?.clone();
         let (element, count, bytes) = match value {
@@ -136,10 +136,10 @@ impl World {
         Ok(())
     }
 
-    /// Encodes a tensor map, for parameters, and places a copy in memory, whose address has its name.
+    /// Encodes a tensor map for use as a parameter, and places a named copy in memory.
     ///
     /// # Errors
-    /// When its buffer is not there, or it is none that a GPU accepts.
+    /// If its buffer does not exist, or a GPU would refuse the map.
     pub fn add_tensor_map(&mut self, name: &str, spec: &TensorMapSpec) -> Result<(), String> {
         let own = spec.buffer.name.as_deref().ok_or("the buffer of a tensor map is null")?;
         let buffer = self.named(own)?;
@@ -166,7 +166,7 @@ impl World {
         Ok(())
     }
 
-    /// Allocates the buffers of a parameter; the first that is called like it has its name.
+    /// Allocates the buffers of a parameter, under its name or the names of its fields.
     ///
     /// # Errors
     /// As [`World::allocate`].
@@ -179,10 +179,10 @@ impl World {
         Ok(())
     }
 
-    /// The bytes of a parameter; its buffers, allocated before, are filled.
+    /// The bytes of a parameter; fills its buffers, which were allocated before.
     ///
     /// # Errors
-    /// When something that it names is not there, or a file cannot be read.
+    /// If an object that it names does not exist, or a file cannot be read.
     pub fn bytes_of(&mut self, name: &str, parameter: &Parameter) -> Result<Vec<u8>, String> {
         let is_struct = matches!(parameter, Parameter::Struct(_));
         let (mut bytes, mut largest) = (Vec::new(), 1);
@@ -217,7 +217,7 @@ impl World {
         }
     }
 
-    /// Bytes of a value that is not a buffer.
+    /// Bytes of a value other than a buffer.
     fn size(&self, parameter: &Parameter) -> Result<usize, String> {
         match parameter {
             Parameter::Plain(field) => Ok(field.bytes()),
@@ -232,10 +232,10 @@ impl World {
         }
     }
 
-    /// Writes to the memory at `address` what `spec` says.
+    /// Writes the contents of `spec` to the memory at `address`.
     ///
     /// # Errors
-    /// When a file cannot be read, or an address names what is not there.
+    /// If a file cannot be read, or an address names an object that does not exist.
     pub fn fill(&mut self, address: u64, spec: &BufferSpec) -> Result<(), String> {
         let element = spec.element;
         match &spec.fill {
