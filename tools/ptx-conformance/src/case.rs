@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use crate::rule::Rule;
 
-/// The architecture that cases are compiled and simulated for.
+/// The architecture for which cases are compiled and simulated.
 pub const ARCHITECTURE: u32 = 90;
 /// Name of the entry of every case.
 pub const ENTRY: &str = "test";
@@ -13,7 +13,7 @@ pub const ENTRY: &str = "test";
 /// A kernel, nearly always of one block, with its input.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What it executes: the form, and what else tells it apart. Unique.
+    /// Unique name: the form executed, and what distinguishes the case.
     pub name: String,
     /// The module. Its entry [`ENTRY`] has the parameters `output` and `input`, both addresses, and `map` when there is
     /// a tensor map.
@@ -30,11 +30,11 @@ pub struct Case {
     pub tensor_map: Option<(TensorMap, MapPlace)>,
     /// How the output is compared.
     pub rule: Rule,
-    /// Where the values of each thread lie, for messages.
+    /// Layout of each thread's values, for messages.
     pub columns: Columns,
 }
 
-/// How a kernel is given a tensor map.
+/// How a kernel receives a tensor map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapPlace {
     /// By value, in a parameter.
@@ -43,16 +43,16 @@ pub enum MapPlace {
     Global,
 }
 
-/// Which bytes of the input and output belong to which thread.
+/// Bytes of the input and output that belong to each thread.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
-    /// Type and first byte of each operand; the threads' values follow each other.
+    /// Type and first byte of each operand; the values of the threads are contiguous.
     pub operands: Vec<Column>,
     /// The same of each result.
     pub results: Vec<Column>,
 }
 
-/// The values of one operand or result in all threads, one after the other.
+/// The values of one operand or result for all threads, contiguous.
 #[derive(Clone, Debug)]
 pub struct Column {
     /// The PTX type, for messages.
@@ -74,8 +74,8 @@ impl Column {
 }
 
 impl Case {
-    /// SHA-256 of everything that decides its result, shortened to 16 hexadecimal digits: a stored vector is one of this
-    /// case only while they agree.
+    /// SHA-256 of everything that determines the result, truncated to 16 hexadecimal digits: a stored result is valid only while
+    /// the digest is unchanged.
     pub fn digest(&self) -> String {
         let mut hasher = Sha256::new();
         hasher.update(&self.ptx);

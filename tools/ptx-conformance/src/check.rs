@@ -13,7 +13,7 @@ use crate::rule::Rule;
 use crate::simulator;
 use crate::vectors::Vectors;
 
-/// Runs the cases of a class in the simulator; a message for each that does not give what was recorded.
+/// Runs the cases of a class in the simulator; returns a message for each result that differs from the recorded one.
 ///
 /// # Errors
 /// When there are no recorded results.
@@ -23,7 +23,7 @@ pub fn check(class: &Class, folder: &Path) -> Result<Vec<String>> {
     let names: BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
     let unused = vectors.results.keys().filter(|name| !names.contains(name.as_str()));
     let mut messages: Vec<String> = unused.map(|name| format!("{name}: recorded, but there is no such case")).collect();
-    // Not rayon: a worker that waits for a launch, which has workers of its own, would begin further cases in between.
+    // No rayon: a worker that waits for a launch, which has workers of its own, would start further cases meanwhile.
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let compare_all = |cases: &[Case]| -> Vec<String> {
         let compare = |case: &Case| compare(case, &vectors).err().map(|error| format!("{}: {error:#}", case.name));
@@ -41,7 +41,7 @@ pub fn check(class: &Class, folder: &Path) -> Result<Vec<String>> {
 fn compare(case: &Case, vectors: &Vectors) -> Result<()> {
     let Some(recorded) = vectors.results.get(&case.name) else {
         if exempt::waits(&case.name).is_some() {
-            // Nothing must be found even so.
+            // A case must also run without findings.
             return simulator::output(case).map(drop);
         }
         anyhow::bail!("no result was recorded; `ptx-conformance record` does that on a machine with a GPU");

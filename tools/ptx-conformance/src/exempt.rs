@@ -1,5 +1,5 @@
-//! What no GPU has given a result for, and why: words of the simulator's decoders that no recorded instruction has, and cases
-//! that wait to be recorded.
+//! Exemptions: words of the simulator's decoders without a recorded instruction, and cases without a recorded result, with
+//! reasons.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -43,23 +43,23 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("wgmma", "k16", "a part of the shape, which the decoder takes apart"),
 ];
 
-/// Why those cases wait that no GPU was there for.
+/// Reason of cases for which no GPU was available.
 const NO_GPU: &str = "to be recorded; accepted by ptxas, and tested against other computations in ptx-sim";
-/// Names of cases that have no result yet, with alternatives in braces: those whose form came when no GPU was there.
+/// Names of cases without a result, with alternatives in braces: their forms were added when no GPU was available.
 const WAITING: &[&str] = &[];
 
-/// Why a case has no result, if there is a reason.
+/// Why a case has no result, if it is exempt.
 pub fn waits(case: &str) -> Option<&'static str> {
     static NAMES: LazyLock<HashSet<String>> = LazyLock::new(|| waiting().collect());
     NAMES.contains(case).then_some(NO_GPU)
 }
 
-/// Every case that is said to have no result.
+/// Every exempt case.
 pub fn waiting() -> impl Iterator<Item = String> {
     WAITING.iter().flat_map(|pattern| ptx_sim::expand_forms(pattern))
 }
 
-/// Why no recorded instruction has a word of a decoder, if there is a reason.
+/// Why a decoder word has no recorded instruction, if it is exempt.
 pub fn reason(file: &str, word: &str) -> Option<&'static str> {
     WORDS
         .iter()

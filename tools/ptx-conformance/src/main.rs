@@ -1,4 +1,4 @@
-//! Records what a GPU computes, and compares the simulator with it.
+//! Records results of a GPU, and compares the simulator with them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

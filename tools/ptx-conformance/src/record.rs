@@ -1,7 +1,7 @@
-//! Records what a GPU computes.
+//! Records results of a GPU.
 //!
-//! The cases run in a process of their own, which a new one follows when a case fails: after a fault the driver refuses
-//! everything else that a process asks for.
+//! Cases run in a child process, which is replaced after a failed case: after a fault the driver refuses all further work of a
+//! process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -25,7 +25,7 @@ enum Message {
     Result(Result<Recorded, String>),
 }
 
-/// Failures after which the rest of a class is not tried.
+/// Failures after which the rest of a class is skipped.
 const MOST_FAILURES: usize = 16;
 
 /// Runs the cases of a class that have no current result in `folder`, from the `from`-th of them on, and prints the
@@ -69,7 +69,7 @@ fn missing(class: &Class, folder: &Path) -> (Vectors, Vec<Case>) {
 /// failed.
 ///
 /// # Errors
-/// When the results cannot be had or stored.
+/// If results cannot be obtained or stored.
 pub fn record(class: &Class, folder: &Path) -> Result<Vec<String>> {
     let (mut vectors, cases) = missing(class, folder);
     let mut failures = Vec::new();

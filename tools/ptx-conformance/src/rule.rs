@@ -1,4 +1,4 @@
-//! How a simulated result is compared with a recorded one.
+//! Comparison of simulated with recorded results.
 
 /// What PTX says about a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,7 +94,7 @@ impl Bound {
 }
 
 impl Rule {
-    /// The offset of the first value of two outputs that is not as it has to be.
+    /// The offset of the first value that violates the rule.
     pub fn first_violation(self, recorded: &[u8], simulated: &[u8]) -> Option<usize> {
         match self {
             Rule::Exact => recorded.iter().zip(simulated).position(|(a, b)| a != b),

@@ -1,4 +1,4 @@
-//! Operands: for each type the values where implementations go wrong, and pseudo-random ones.
+//! Operands: for each type the edge cases, and pseudo-random values.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};

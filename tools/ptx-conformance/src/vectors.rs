@@ -1,4 +1,4 @@
-//! Recorded results, in one JSON file for each class.
+//! Recorded results, one JSON file per class.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;

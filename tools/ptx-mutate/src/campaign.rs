@@ -1,4 +1,4 @@
-//! Many mutants of many entries, in parallel.
+//! Runs many mutants of many entries in parallel.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,38 +14,38 @@ use workshop::ptx_folder::PtxFolder;
 use crate::mutant::{EntryText, Mutant, sample, sample_by_rule};
 use crate::trial::{Trial, Verdict};
 
-/// Which of all mutants are run.
+/// Selection of mutants to run.
 #[derive(Clone, Copy, Debug)]
 pub enum Selection {
-    /// At most so many of each rule and entry.
+    /// At most this many per rule and entry.
     PerRule(usize),
-    /// So many of all together.
+    /// This many in total.
     Sample(usize),
 }
 
-/// An entry: what its mutants are made from, and what they have to pass.
+/// An entry, its mutants, and the checks they must pass.
 struct Subject {
     text: EntryText,
     trial: Trial,
 }
 
-/// Mutants that were selected but not yet run.
+/// Selected mutants that have not run yet.
 pub struct Campaign {
-    /// Those that a mutant was selected of.
+    /// The entries with selected mutants.
     subjects: BTreeMap<usize, Subject>,
-    /// Each with the index of its subject.
+    /// The mutants, each with the index of its entry.
     mutants: Vec<(usize, Mutant)>,
-    /// Mutants there are altogether.
+    /// Number of mutants before selection.
     total: usize,
 }
 
 impl Campaign {
-    /// Makes mutants of the entries in `folder` and selects some by `seed`. A sample is of the entries of one element type, and of one
-    /// width and those that overlap otherwise: those of the other type are the same but for the types in their instructions' names,
-    /// those of other widths but for the number of products.
+    /// Makes mutants of the entries in `folder` and selects some by `seed`. A sample covers entries of one element type, and of one
+    /// width plus those that overlap differently: entries of the other type differ only in the types of their opcodes, entries of
+    /// other widths only in the number of products.
     ///
     /// # Errors
-    /// When an entry cannot be read, or one that has a selected mutant does not pass the checks itself.
+    /// If an entry cannot be read, or one with a selected mutant does not pass the checks itself.
     pub fn prepare(folder: &PtxFolder, selection: Selection, seed: u64) -> Result<Self> {
         let has_own_code =
             |config: &Configuration| config.columns() == HEAD_DIM || config.overlap() != Overlap::default();
@@ -76,21 +76,21 @@ impl Campaign {
         Ok(Self { subjects: subjects.collect::<Result<_>>()?, mutants, total })
     }
 
-    /// Mutants that the rules make of the entries.
+    /// Number of mutants before selection.
     pub fn total(&self) -> usize {
         self.total
     }
 
-    /// Mutants that were selected.
+    /// Number of selected mutants.
     pub fn selected(&self) -> usize {
         self.mutants.len()
     }
 
-    /// Runs the selected mutants on all cores; `progress` is called after each. The result is in order, and depends on
-    /// nothing but the PTX, the selection and the seed.
+    /// Runs the selected mutants on all cores; `progress` is called after each. The result is in order and depends only on the PTX,
+    /// the selection and the seed.
     ///
     /// # Errors
-    /// When the simulator fails at a mutant, which is named.
+    /// If the simulator fails on a mutant; the error names it.
     pub fn run(&self, progress: impl Fn() + Sync) -> Result<Vec<(Mutant, Verdict)>> {
         let next = AtomicUsize::new(0);
         let work = || {

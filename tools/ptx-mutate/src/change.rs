@@ -1,13 +1,13 @@
-//! How one instruction is changed.
+//! Changes of a single instruction.
 
 use crate::instruction::Instruction;
 
 /// A change of one instruction.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
-    /// The instruction is left out.
+    /// The instruction is removed.
     Drop,
-    /// The predicate is left out: the instruction is always executed.
+    /// The predicate is removed: the instruction is always executed.
     DropPredicate,
     /// The predicate is negated.
     NegatePredicate,
@@ -15,10 +15,10 @@ pub enum Change {
     Opcode {
         /// What is replaced.
         from: &'static str,
-        /// What replaces it.
+        /// The replacement.
         to: &'static str,
     },
-    /// Something is added to the integer literal at an operand.
+    /// A number is added to the integer literal at an operand.
     AddToLiteral {
         /// Index of the operand.
         operand: usize,
@@ -32,7 +32,7 @@ pub enum Change {
         /// The bits.
         bits: i64,
     },
-    /// Something is added to the address at an operand.
+    /// An offset is added to the address at an operand.
     ShiftAddress {
         /// Index of the operand.
         operand: usize,
@@ -46,22 +46,22 @@ pub enum Change {
         /// The text.
         to: &'static str,
     },
-    /// Two operands change places.
+    /// Two operands are swapped.
     SwapOperands(usize, usize),
-    /// Two elements of a vector operand change places.
+    /// Two elements of a vector operand are swapped.
     SwapElements {
         /// Index of the operand.
         operand: usize,
         /// The elements.
         elements: [usize; 2],
     },
-    /// The instruction is replaced by a text in which `{opcode}`, `{0}`, `{1}` … stand for its parts, and `%m` is a
-    /// 32-bit register of its own. The predicate is kept only where there is none.
+    /// The instruction is replaced by a text in which `{opcode}`, `{0}`, `{1}` … stand for its parts and `%m` is a fresh 32-bit
+    /// register. Does not apply to an instruction with a predicate.
     Rewrite(&'static str),
 }
 
 impl Change {
-    /// The changed instruction, empty when it is left out; `None` when the change does not apply.
+    /// The changed instruction, empty if it is removed; `None` if the change does not apply.
     pub fn apply(self, instruction: &Instruction) -> Option<String> {
         let mut changed = instruction.clone();
         match self {

@@ -1,4 +1,4 @@
-//! One PTX instruction as text that can be taken apart, changed and put together again.
+//! A PTX instruction as text: parsing, changing and reassembling it.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Instruction {
     /// `@%p1` or `@!%p1`.
     pub guard: Option<String>,
-    /// Opcode with its modifiers, as in `ld.param.b64`.
+    /// Opcode with its modifiers, for example `ld.param.b64`.
     pub opcode: String,
     /// Operands as written: registers, literals, `{…}` and `[…]`.
     pub operands: Vec<String>,
@@ -40,7 +40,7 @@ impl Instruction {
     }
 }
 
-/// Splits at the commas that stand outside braces and brackets.
+/// Splits at the commas outside braces and brackets.
 fn split_operands(text: &str) -> Vec<String> {
     let mut depth = 0;
     let parts = text.split(|letter| {

@@ -1,5 +1,5 @@
-//! Breaks the kernels' PTX in small ways, one at a time, and counts which of the broken kernels ("mutants") the checks
-//! notice: how much a passing test suite is worth.
+//! Mutation testing of the kernels: breaks their PTX in small ways, one at a time, and counts how many of the broken kernels
+//! ("mutants") the checks detect. This measures how much a passing test suite is worth.
 //!
 //! [`rules`] is the list of mistakes; [`mutant`] makes them in an entry; [`trial`] runs a mutant in the simulator on
 //! shapes and inputs chosen to exercise it, with every check the simulator has and the f64 reference; [`review`] holds

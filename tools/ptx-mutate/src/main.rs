@@ -1,4 +1,4 @@
-//! `cargo xtask mutate` builds and starts this.
+//! Command line of the mutation tests; `cargo xtask mutate` builds and runs it.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ impl Arguments {
     fn run(&self) -> Result<bool> {
         let folder = PtxFolder::find(self.ptx.as_deref())?;
         if let Some(out) = &self.out {
-            // Now: the run takes minutes, whose result must not be lost for want of a folder.
+            // Before the run: it takes minutes, and its result must not be lost for lack of a folder.
             std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
         }
         let review = Review::load()?;

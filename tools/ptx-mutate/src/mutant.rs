@@ -11,7 +11,7 @@ use crate::instruction::Instruction;
 use crate::rules::{RULES, Rule};
 use crate::source::{Source, sources};
 
-/// An entry with one mistake in it.
+/// An entry with one mistake.
 #[derive(Clone, Debug, Serialize)]
 pub struct Mutant {
     /// Name of the entry.
@@ -23,9 +23,9 @@ pub struct Mutant {
     pub line: usize,
     /// The instruction as it was.
     pub before: String,
-    /// What stands there instead; empty when nothing does.
+    /// The changed instruction; empty if it was removed.
     pub after: String,
-    /// The Rust line of the instruction, then the lines it was inlined at.
+    /// Rust line of the instruction, then the lines at which it was inlined.
     pub sources: Vec<Source>,
 }
 
@@ -33,21 +33,21 @@ fn serialize_name<S: Serializer>(rule: &Rule, serializer: S) -> Result<S::Ok, S:
     serializer.serialize_str(rule.name)
 }
 
-/// The lines of one entry of a PTX text, and nothing of the others.
+/// The lines of one entry of a PTX text.
 #[derive(Clone, Debug)]
 pub struct EntryText {
     /// Name of the entry.
     pub entry: String,
-    /// The lines of the text, with those of other entries empty, so that line numbers stay.
+    /// The lines of the text, with other entries blanked so that line numbers stay.
     lines: Vec<String>,
-    /// Those of the entry's body.
+    /// Line range of the entry's body.
     body: Range<usize>,
-    /// Where those come from. Not of all lines: the texts of many entries are there at once.
+    /// Source lines of the body only, since the texts of many entries are in memory at once.
     sources: Vec<Vec<Source>>,
 }
 
 impl EntryText {
-    /// The entry called `entry` in `ptx`; `None` when there is none.
+    /// The entry `entry` in `ptx`; `None` if there is none.
     pub fn new(ptx: &str, entry: &str) -> Option<Self> {
         let lines: Vec<&str> = ptx.lines().collect();
         let bodies: Vec<(&str, Range<usize>)> = entries(&lines).collect();
@@ -79,7 +79,7 @@ impl EntryText {
         })
     }
 
-    /// The PTX as it was.
+    /// The unchanged PTX.
     pub fn original(&self) -> String {
         self.lines.join("\n") + "\n"
     }
@@ -89,12 +89,12 @@ impl EntryText {
         self.with(mutant.line, &mutant.after)
     }
 
-    /// The PTX with a trap instead of the mutated instruction, which fails if it is executed.
+    /// The PTX with a trap instead of the mutated instruction: it fails if the instruction is executed.
     pub fn trap(&self, mutant: &Mutant) -> String {
         self.with(mutant.line, "trap;")
     }
 
-    /// The PTX with another text in a line.
+    /// The PTX with one line replaced.
     fn with(&self, number: usize, replacement: &str) -> String {
         let mut text = String::with_capacity(self.lines.iter().map(|line| line.len() + 1).sum());
         for (index, line) in self.lines.iter().enumerate() {
@@ -114,7 +114,7 @@ fn entries<'a>(lines: &[&'a str]) -> impl Iterator<Item = (&'a str, Range<usize>
     })
 }
 
-/// At most `count` mutants of each name of a rule, drawn by `seed` as [`sample`] does.
+/// At most `count` mutants per rule name, drawn by `seed` as in [`sample`].
 pub fn sample_by_rule(mutants: Vec<Mutant>, count: usize, seed: u64) -> Vec<Mutant> {
     let mut by_rule: Vec<(&str, Vec<Mutant>)> = Vec::new();
     for mutant in mutants {
@@ -126,11 +126,11 @@ pub fn sample_by_rule(mutants: Vec<Mutant>, count: usize, seed: u64) -> Vec<Muta
     by_rule.into_iter().flat_map(|(_, mutants)| sample(mutants, count, seed, |mutant| mutant)).collect()
 }
 
-/// `count` of `all`, drawn by `seed`, in their order.
+/// `count` of `all`, drawn by `seed`, in their original order.
 ///
-/// Each has a rank of its own that nothing else decides: entry, rule, the instruction without its registers' numbers, and how many
-/// like it come before. So an edit of the kernels changes the sample only by what it changes, and not by the numbers of lines and
-/// registers that move with it.
+/// The rank of a mutant depends only on itself: entry, rule, the instruction without register numbers, and the number of equal
+/// ones before it. An edit of the kernels therefore changes the sample only where the code changes, and not because line and
+/// register numbers move.
 pub fn sample<T: Clone>(all: Vec<T>, count: usize, seed: u64, mutant: impl Fn(&T) -> &Mutant) -> Vec<T> {
     let mut alike: HashMap<String, u32> = HashMap::new();
     let mut ranked: Vec<([u8; 32], usize)> = Vec::new();
@@ -147,7 +147,7 @@ pub fn sample<T: Clone>(all: Vec<T>, count: usize, seed: u64, mutant: impl Fn(&T
     indices.into_iter().map(|index| all[index].clone()).collect()
 }
 
-/// `%rd12` as `%rd`: the compiler numbers registers anew with every change.
+/// `%rd12` as `%rd`: the compiler renumbers registers with every change.
 fn without_register_numbers(instruction: &str) -> String {
     let mut text = String::with_capacity(instruction.len());
     let mut in_register = false;

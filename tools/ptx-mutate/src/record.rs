@@ -1,4 +1,4 @@
-//! The recorded run, `docs/results/mutation.json`, and what another run must not lose of it.
+//! The recorded run, `docs/results/mutation.json`, and comparison of a new run with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
@@ -9,10 +9,10 @@ use serde::Deserialize;
 
 use crate::report::{Report, Survivor, Tally};
 
-/// The record, from the root of the workspace.
+/// Path of the record in the workspace.
 const PATH: &str = "docs/results/mutation.json";
 
-/// What a run came to: the part of its [`Report`] that later runs are compared with. It names Rust lines by their text, so that
+/// Summary of a run: the part of its [`Report`] that later runs are compared with. Rust lines are identified by their text, so that
 /// edits of other lines leave it valid.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Record {
@@ -24,30 +24,30 @@ pub struct Record {
     noticed: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// How a run compares with the record. The survivors in it are those that are executed and have no reason in `equivalent.json`.
+/// Comparison of a run with the record. Its survivors are those that are executed and have no reason in `equivalent.json`.
 #[derive(Clone, Debug)]
 pub struct Comparison<'a> {
     /// Command that made the record.
     command: &'a str,
-    /// Survivors of a rule and Rust line whose mutants were all noticed in the record.
+    /// Survivors whose rule and Rust line had only detected mutants in the record.
     pub lost: Vec<&'a Survivor>,
-    /// Rules whose share of noticed mutants fell.
+    /// Rules whose detection rate fell.
     pub fallen: Vec<Fall<'a>>,
-    /// The other survivors: of a rule and Rust line that the record does not have, or has survivors of.
+    /// The other survivors: their rule and Rust line are not in the record, or have survivors there.
     pub new: Vec<&'a Survivor>,
 }
 
-/// A rule whose share of noticed mutants is below that of the record, even without the survivors of the one new Rust line that
-/// has most of them.
+/// A rule whose detection rate is below that of the record, even without the survivors of the one new Rust line with the most of
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fall<'a> {
     /// Name of the rule.
     pub rule: &'a str,
-    /// Noticed mutants, and all but those left out.
+    /// Detected mutants and all mutants, without those left out.
     pub share: [usize; 2],
-    /// The new Rust line whose survivors are left out, and how many those are.
+    /// The new Rust line whose survivors are left out, and their number.
     pub left_out: Option<(&'a str, usize)>,
-    /// Noticed mutants of the record, and all.
+    /// Detected mutants and all mutants of the record.
     pub recorded: [usize; 2],
 }
 
@@ -55,7 +55,7 @@ impl Record {
     /// The record in this repository.
     ///
     /// # Errors
-    /// When it is not what it should be.
+    /// If the record is invalid.
     pub fn load() -> Result<Self> {
         let root =
             Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("the crate lies in the workspace")?;
@@ -64,7 +64,7 @@ impl Record {
         serde_json::from_str(&text).with_context(|| path.display().to_string())
     }
 
-    /// What of this record `report` has lost, and what is new in it.
+    /// What `report` loses against this record, and what is new in it.
     pub fn compare<'a>(&'a self, report: &'a Report) -> Comparison<'a> {
         let (lost, new): (Vec<_>, Vec<_>) = report.unexplained().partition(|survivor| self.has_noticed(survivor));
         let falls = report.rules.iter().filter_map(|(rule, tally)| self.fall(rule, tally, &new));
@@ -76,7 +76,7 @@ impl Record {
         self.noticed.get(survivor.mutant.rule.name).is_some_and(|lines| lines.contains(&survivor.code))
     }
 
-    /// `None` when the rule's share is what it was, or the record has no mutant of it.
+    /// `None` if the rule's rate has not fallen, or the record has no mutant of it.
     fn fall<'a>(&self, rule: &'a str, tally: &Tally, new: &[&'a Survivor]) -> Option<Fall<'a>> {
         let recorded = self.rules.get(rule)?;
         let mut by_line: BTreeMap<&str, usize> = BTreeMap::new();
@@ -86,14 +86,14 @@ impl Record {
         let left_out = by_line.into_iter().max_by_key(|(_, count)| *count);
         let share = [tally.noticed(), tally.worse() - left_out.map_or(0, |(_, count)| count)];
         let recorded = [recorded.noticed(), recorded.worse()];
-        // As products: either share may be of no mutants.
+        // Compared as products, since either count may be zero.
         let is_lower = share[0] * recorded[1] < recorded[0] * share[1];
         is_lower.then_some(Fall { rule, share, left_out, recorded })
     }
 }
 
 impl Comparison<'_> {
-    /// Whether nothing of the record is lost.
+    /// Whether nothing is lost against the record.
     pub fn passed(&self) -> bool {
         self.lost.is_empty() && self.fallen.is_empty()
     }
@@ -147,7 +147,7 @@ mod tests {
     use crate::rules::RULES;
     use crate::source::Source;
 
-    /// A record of the first rule, of which `noticed` were noticed of `all`, and every mutant of these Rust lines.
+    /// A record of the first rule: `noticed` of `all` mutants detected, and every mutant of these Rust lines.
     fn record(noticed: usize, all: usize, lines: &[&str]) -> Record {
         let tally = Tally { mutants: all, finding: noticed, survived: all - noticed, ..Tally::default() };
         let name = RULES[0].name.to_owned();
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// A run of the first rule, of which `noticed` mutants were noticed and one of each of these Rust lines was not.
+    /// A run of the first rule with `noticed` detected mutants and one survivor on each of these Rust lines.
     fn run(noticed: usize, survivors: &[&str]) -> Report {
         let survivor = |code: &&str| Survivor {
             mutant: Mutant {

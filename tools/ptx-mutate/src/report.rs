@@ -1,4 +1,4 @@
-//! What a run of mutants came to: a table by rule, and every survivor.
+//! Report of a run: a table by rule, and every survivor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -9,27 +9,27 @@ use crate::mutant::Mutant;
 use crate::review::Review;
 use crate::trial::Verdict;
 
-/// How mutants ended.
+/// Outcomes of mutants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// All of them.
     pub mutants: usize,
-    /// Noticed by the simulator while they ran.
+    /// Detected by the simulator during the run.
     pub finding: usize,
-    /// Noticed by a wrong O or LSE only.
+    /// Detected only by a wrong O or LSE.
     pub wrong_result: usize,
-    /// Refused before they ran.
+    /// Refused before execution.
     pub refused: usize,
-    /// Not noticed, and known to be no worse than the kernel.
+    /// Not detected, and known to be equivalent to the kernel.
     pub equivalent: usize,
-    /// Not noticed, as nothing comes to the instruction: of the copies of a piece of code that the compiler makes, some are for
-    /// what the simulator or small inputs never do.
+    /// Not detected because the instruction is never executed: the compiler makes copies of code for cases that the simulator or
+    /// small inputs never reach.
     pub not_executed: usize,
-    /// Not noticed.
+    /// Not detected.
     pub survived: usize,
 }
 
-/// A mutant that nothing noticed.
+/// A mutant that was not detected.
 #[derive(Clone, Debug, Serialize)]
 pub struct Survivor {
     /// The mutant.
@@ -37,32 +37,32 @@ pub struct Survivor {
     pub mutant: Mutant,
     /// [`Review::code`].
     pub code: String,
-    /// Why it is equivalent to the kernel; absent if it is not known to be.
+    /// Why it is equivalent to the kernel; `None` if it is not known to be.
     pub reason: Option<String>,
-    /// Whether anything comes to the instruction.
+    /// Whether the instruction is executed.
     pub executed: bool,
 }
 
-/// What a run came to.
+/// Results of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The command that makes this report.
+    /// The command that reproduces this report.
     pub command: String,
     /// Commit the PTX was built from.
     pub git_commit: Option<String>,
-    /// What wrote the PTX.
+    /// The compiler of the PTX.
     pub code_generator: String,
     /// SHA-256 of the PTX files.
     pub ptx_sha256: Vec<String>,
-    /// Mutants that the rules make of the entries; some of them were run.
+    /// Mutants before selection.
     pub possible: usize,
-    /// All that were run.
+    /// Totals over all mutants run.
     pub total: Tally,
     /// By name of the rule.
     pub rules: BTreeMap<&'static str, Tally>,
-    /// By class of the finding: mutants it was the first finding of.
+    /// By finding class: number of mutants whose first finding has it.
     pub findings: BTreeMap<String, usize>,
-    /// By name of the rule: the Rust lines ([`Review::code`]) of which every mutant that was run was noticed.
+    /// By rule name: the Rust lines ([`Review::code`]) of which every mutant run was detected.
     pub noticed: BTreeMap<&'static str, BTreeSet<String>>,
     /// Every survivor, equivalent or not.
     pub survivors: Vec<Survivor>,
@@ -81,8 +81,7 @@ impl Tally {
         } += 1;
     }
 
-    /// Percentage of the mutants that something comes to, and that are not known to be equivalent, which were noticed; 100 when
-    /// there are none.
+    /// Percentage detected among mutants whose instruction is executed and that are not known to be equivalent; 100 if there are none.
     pub fn noticed_percent(&self) -> f64 {
         match self.worse() {
             0 => 100.0,
@@ -90,12 +89,12 @@ impl Tally {
         }
     }
 
-    /// Mutants that something comes to and that are not known to be equivalent.
+    /// Mutants whose instruction is executed and that are not known to be equivalent.
     pub fn worse(&self) -> usize {
         self.noticed() + self.survived
     }
 
-    /// Mutants that were noticed.
+    /// Detected mutants.
     pub fn noticed(&self) -> usize {
         self.finding + self.wrong_result + self.refused
     }
@@ -114,7 +113,7 @@ impl Tally {
 const COLUMNS: [&str; 8] =
     ["mutants", "finding", "wrong result", "refused", "equivalent", "not executed", "survived", "noticed"];
 
-/// Which PTX was mutated, and how.
+/// Description of a run: which PTX was mutated, and how.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// The command that makes the report.
@@ -126,7 +125,7 @@ pub struct Origin {
 }
 
 impl Report {
-    /// Adds up what became of mutants.
+    /// Sums up the outcomes of mutants.
     pub fn new(origin: Origin, outcomes: &[(Mutant, Verdict)], review: &Review) -> Self {
         let Origin { command, manifest, possible } = origin;
         let mut report = Self {
@@ -170,7 +169,7 @@ impl Report {
         }
     }
 
-    /// The survivors that are executed and have no reason for being equivalent.
+    /// The survivors that are executed and not known to be equivalent.
     pub fn unexplained(&self) -> impl Iterator<Item = &Survivor> {
         self.survivors.iter().filter(|survivor| survivor.executed && survivor.reason.is_none())
     }

@@ -1,4 +1,4 @@
-//! Survivors that were looked at and found to be no worse than the kernel.
+//! Reviewed survivors that are equivalent to the kernel.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::mutant::Mutant;
 use crate::source::Source;
 
-/// Why mutants of one kind are as right as the kernel itself.
+/// A reason why mutants of one kind are as correct as the kernel itself.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Equivalence {
@@ -17,7 +17,7 @@ struct Equivalence {
     /// Beginning of the instruction as it was.
     #[serde(default)]
     before: String,
-    /// Part of what stands there instead.
+    /// Part of the replacement.
     #[serde(default)]
     after: String,
     /// Part of the name of the entry.
@@ -33,7 +33,7 @@ struct Equivalence {
     reason: String,
 }
 
-/// The reviewed reasons, and the Rust lines they refer to.
+/// The reviewed reasons, and the sources to which they refer.
 #[derive(Clone, Debug)]
 pub struct Review {
     equivalences: Vec<Equivalence>,
@@ -43,7 +43,7 @@ pub struct Review {
 impl Review {
     /// The list in `equivalent.json` of this crate.
     ///
-    /// # Errors
+    /// If the list is invalid.
     /// When it is not what it should be.
     pub fn load() -> Result<Self> {
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -70,9 +70,9 @@ impl Review {
         found.map(|known| known.reason.as_str())
     }
 
-    /// Text of the first of a mutant's Rust lines that lies in this repository; empty where none does.
+    /// Text of the first of a mutant's Rust lines in this repository; empty if there is none.
     pub fn code(&self, mutant: &Mutant) -> String {
-        // The compiler gives line 0 to what it made of several lines, and the standard library's lines lie elsewhere.
+        // The compiler uses line 0 for code merged from several lines, and lines of the standard library are elsewhere.
         let is_here = |source: &&Source| source.line > 0 && !Path::new(&source.file).is_absolute();
         let mut lines = mutant.sources.iter().filter(is_here).map(|source| self.lines(source, 1));
         lines.find(|line| !line.is_empty()).unwrap_or_default()

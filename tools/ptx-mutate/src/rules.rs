@@ -1,26 +1,26 @@
-//! The ways of breaking a kernel.
+//! The mutation rules.
 
 use crate::change::Change::{self, *};
 use crate::instruction::Instruction;
 
-/// One way of breaking a kernel: a change of the instructions it applies to.
+/// A mutation rule: a change, and the instructions to which it applies.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// Name, as in reports.
+    /// Name in reports.
     pub name: &'static str,
     /// What the mistake would be.
     pub mistake: &'static str,
-    /// Beginning of the opcodes it applies to.
+    /// Prefix of the opcodes to which it applies.
     opcode: &'static str,
-    /// What else an instruction must be like.
+    /// Further condition on the instruction.
     condition: Condition,
     change: Change,
 }
 
-/// What an instruction must be like.
+/// A condition on an instruction.
 #[derive(Clone, Copy, Debug)]
 enum Condition {
-    /// Nothing in particular.
+    /// None.
     Any,
     /// The literal at an operand is a multiple of this, and not 0.
     Multiple(usize, i64),
@@ -28,7 +28,7 @@ enum Condition {
     Literal(usize, i64),
     /// The text of an operand is this.
     Text(usize, &'static str),
-    /// The literal at operand 2 has the fields of a matrix descriptor: one with the 128-byte swizzle.
+    /// The literal at operand 2 has the fields of a matrix descriptor with 128-byte swizzle.
     Descriptor,
 }
 use Condition::{Any, Descriptor, Literal, Multiple, Text};
@@ -43,7 +43,7 @@ impl Rule {
         self
     }
 
-    /// `instruction` with the mistake in it; `None` where the mistake cannot be made.
+    /// `instruction` with the change; `None` if it does not apply.
     pub fn apply(&self, instruction: &Instruction) -> Option<String> {
         let holds = match self.condition {
             Any => true,
@@ -59,7 +59,7 @@ impl Rule {
     }
 }
 
-/// Every rule. A name may stand for several rows.
+/// Every rule. Several rows may have the same name.
 pub const RULES: &[Rule] = &[
     // Synchronisation.
     Rule::new("drop bar.sync", "a missing __syncthreads", "bar.sync", Drop),

@@ -1,4 +1,4 @@
-//! Which Rust lines an instruction comes from: `.file` and `.loc` of PTX.
+//! Source lines of instructions, from `.file` and `.loc`.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub struct Source {
 /// A position as `.loc` gives it: file number, line, column.
 type Position = [usize; 3];
 
-/// For each of `lines` of `ptx`, counted from 0, the Rust line that its instruction comes from, then the lines it was inlined at.
+/// For each of `lines` of `ptx`, from 0, the Rust line of its instruction, then the lines at which that was inlined.
 pub fn sources(ptx: &str, lines: Range<usize>) -> Vec<Vec<Source>> {
     let files: HashMap<usize, String> = ptx.lines().filter_map(file).collect();
     let mut callers: HashMap<Position, Option<Position>> = HashMap::new();
@@ -52,7 +52,7 @@ fn file(line: &str) -> Option<(usize, String)> {
     Some((number.parse().ok()?, name.trim().split('"').nth(1)?.to_owned()))
 }
 
-/// Position of `.loc 3 20 5`, and where it was inlined at: `…, inlined_at 2 10 5`.
+/// Position of `.loc 3 20 5`, and the position at which it was inlined: `…, inlined_at 2 10 5`.
 fn location(line: &str) -> Option<(Position, Option<Position>)> {
     let text = line.trim().strip_prefix(".loc")?;
     let caller = text.split_once("inlined_at").and_then(|(_, caller)| position(caller));

@@ -1,4 +1,4 @@
-//! Puts an entry, mutated or not, through everything that a kernel is checked with.
+//! Runs an entry, mutated or not, through all checks of a kernel.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -23,9 +23,9 @@ use workshop::ptx_module::PtxModule;
 use workshop::reference::Reference;
 use workshop::score_mod::{BiasForm, ScoreModForm};
 
-/// How much longer than the kernel itself a mutant may run before it is taken to be endless.
+/// Instruction limit of a mutant, as a multiple of the kernel's count, before it counts as endless.
 const PATIENCE: u64 = 4;
-/// A directive that every module has.
+/// A directive that every module contains.
 const ADDRESS_SIZE: &str = ".address_size 64";
 /// Added to the module, so that dynamic shared memory does not begin at address 0, where a base that is not added to an
 /// offset would not be missed.
@@ -33,23 +33,23 @@ const STATIC_SHARED: &str = ".shared .align 1024 .b8 before_the_dynamic_part[102
 /// Seed of the inputs.
 const INPUT_SEED: u64 = 512;
 
-/// What became of a mutant.
+/// Outcome of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The simulator found something wrong with the execution.
+    /// The simulator reported a finding.
     Finding(FindingClass),
-    /// O or LSE were not what they should be, or an input was changed.
+    /// O or LSE were wrong, or an input was changed.
     WrongResult,
-    /// The simulator or the host refused it before it ran.
+    /// The simulator or the host refused it before execution.
     Refused,
-    /// Nothing noticed, as nothing comes to the instruction.
+    /// Not detected: the instruction is never executed.
     NotExecuted,
-    /// Nothing noticed.
+    /// Not detected.
     Survived,
 }
 
-/// Inputs with the outputs they should give.
+/// Inputs with their expected outputs.
 struct Case {
     inputs: Inputs,
     reference: Reference,
@@ -172,12 +172,12 @@ fn columns(problem: &Problem) -> usize {
     problem.shape().head_dim as usize
 }
 
-/// A tensor of `problem`, which is contiguous, with all elements the same.
+/// A contiguous tensor of `problem` with equal elements.
 fn filled(problem: Problem, value: f32) -> Vec<Bits> {
     elementwise(problem, |_| value)
 }
 
-/// A tensor of `problem`, which is contiguous, with elements by their indices.
+/// A contiguous tensor of `problem` with elements given by their indices.
 fn elementwise(problem: Problem, value: impl Fn(usize) -> f32) -> Vec<Bits> {
     let elements = problem.extent(Tensor::Q) as usize;
     (0..elements).map(|index| problem.element().encode(value(index).into())).collect()
@@ -192,10 +192,10 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// The checks of `entry`, which must pass all of them itself, with `ptx` as its text.
+    /// The checks of `entry` with `ptx` as its text; the entry itself must pass all of them.
     ///
     /// # Errors
-    /// When the entry cannot be run, or something is wrong with it.
+    /// If the entry cannot be run or fails a check.
     pub fn new(entry: &Entry, file: &str, ptx: &str) -> Result<Self> {
         let cases = cases(entry)?;
         let (entry, file) = (entry.clone(), file.to_owned());
@@ -219,10 +219,10 @@ impl Trial {
         Ok(trial)
     }
 
-    /// What becomes of `ptx`, a mutant of the entry's text.
+    /// The outcome of `ptx`, a mutant of the entry's text.
     ///
     /// # Errors
-    /// When the simulator panics, which it never should.
+    /// If the simulator panics, which is a bug.
     pub fn run(&self, ptx: &str) -> Result<Verdict> {
         for case in &self.cases {
             let outcome = catch_unwind(AssertUnwindSafe(|| self.execute(ptx, case)));
@@ -261,7 +261,7 @@ fn judge(case: &Case, outcome: &Outcome) -> Verdict {
     if right { Verdict::Survived } else { Verdict::WrongResult }
 }
 
-/// What an entry is tried on, the quickest first: most mutants get no further.
+/// Test cases, quickest first: most mutants get no further.
 fn cases(entry: &Entry) -> Result<Vec<Case>> {
     let is_of_any_length = !matches!(entry.sequence, Sequence::Exact(_));
     let (first, second) = match entry.sequence {
