@@ -1,4 +1,4 @@
-//! Compressed archives that depend on nothing but what is in them.
+//! Reproducible compressed archives.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,8 +11,8 @@ use tar::{EntryType, Header};
 
 use crate::files;
 
-/// Packs `folder`, under its own name, as the gzip-compressed tar archive `archive`. Equal folders give equal archives:
-/// names are sorted, times and owners left out.
+/// Packs `folder`, under its own name, as the gzip-compressed tar archive `archive`. Equal folders give equal archives: names are
+/// sorted, times and owners omitted.
 pub fn pack(folder: &Path, archive: &Path) -> Result<()> {
     files::through_temporary(archive, |unfinished| pack_into(folder, unfinished))
 }

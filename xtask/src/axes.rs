@@ -1,4 +1,4 @@
-//! Kernels that are not shipped but that the tuner may find: each variant with other values on the axes of its search space.
+//! Kernels that are not shipped but reachable for the tuner: each variant with other values on the axes of its search space.
 
 use std::process::Command;
 
@@ -14,22 +14,22 @@ use crate::codegen;
 use crate::environment::{Environment, Workspace};
 use crate::process;
 
-/// Architecture that all kernels run on.
+/// Architecture on which all kernels run.
 const ARCHITECTURE: u32 = 90;
-/// In which order variants get them, two of one kind each.
+/// The overlap levels, assigned to variants in turn, two of one kind each.
 const OVERLAPS: [Overlap; 3] = [Overlap::AcrossStrips, Overlap::WithinStrip, Overlap::BetweenWarpgroups];
-/// Random cases of the comparison with the reference, after those of its grid.
+/// Random cases for the comparison with the reference, in addition to its grid.
 const CASES: &str = "12";
 
-/// Compiles the kernels, and compares them with the reference in the simulator, under all of its checks.
+/// Compiles the kernels and compares them with the reference in the simulator, with all its checks.
 ///
 /// # Errors
-/// One that does not compile, or that fails.
+/// If a kernel does not compile, or fails.
 pub fn check(environment: &Environment, workspace: &Workspace) -> Result<()> {
     let folder = workspace.axes_ptx();
     let code_generator = codegen::choose(environment, workspace)?;
     let pool = Pool { architecture: ARCHITECTURE, candidates: kernels() };
-    // Whether one spills is a question of its speed.
+    // Spills only matter for speed.
     let built = candidates::build(workspace, code_generator.as_ref(), None, &pool, &folder)?;
     if let Some(dropped) = built.dropped.first() {
         bail!("{} does not compile: {}: {}", dropped.name, dropped.reason, dropped.detail);
@@ -39,7 +39,7 @@ pub fn check(environment: &Environment, workspace: &Workspace) -> Result<()> {
 }
 
 fn kernels() -> Vec<Candidate> {
-    // Of one element type and one width: what the axes change is the same for the others.
+    // One element type and width only: the axes have the same effect for the others.
     let of_one_type =
         VARIANTS.iter().filter(|variant| variant.element == Element::F16 && variant.config.columns() == HEAD_DIM);
     let changed = of_one_type.enumerate().map(|(index, variant)| changed(index, variant));

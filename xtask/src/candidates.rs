@@ -1,5 +1,5 @@
-//! The PTX of a tuning plan's candidates: hundreds of entries, compiled by several compilers at once, each entry in a file
-//! of its own, so that one that is refused takes no other with it and a GPU loads only those that it measures.
+//! PTX of a tuning plan's candidates: hundreds of entries compiled by several compilers at once, one entry per file, so that a
+//! refused entry affects no other and a GPU loads only those that it measures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,32 +22,32 @@ use crate::ptx_folder::write_manifest;
 use crate::ptxas::{Ptxas, Waste};
 use ptx_text::postprocess::postprocess_alone;
 
-/// Entries that one compiler call compiles: enough that its start does not matter, few enough that all workers end together.
+/// Entries per compiler call: enough that its start-up does not matter, few enough that all workers end together.
 const BATCH: usize = 16;
 
-/// What was built of a plan.
+/// Result of building a plan.
 #[derive(Debug)]
 pub struct Built {
     /// The folder.
     pub path: PathBuf,
-    /// What its manifest says.
+    /// Contents of its manifest.
     pub manifest: Manifest,
-    /// The candidates that are not in it.
+    /// Candidates that were dropped.
     pub dropped: Vec<Dropped>,
 }
 
-/// A candidate that is not in the folder.
+/// A candidate that was dropped.
 #[derive(Debug)]
 pub struct Dropped {
     /// Its name.
     pub name: String,
-    /// In a few words, the same for all that were dropped alike.
+    /// Short reason, the same for all candidates dropped for the same cause.
     pub reason: &'static str,
-    /// What the compiler or ptxas said.
+    /// Message of the compiler or of ptxas.
     pub detail: String,
 }
 
-/// Why a candidate is dropped that does not compile.
+/// Reason for candidates that do not compile.
 const REFUSED: &str = "the compiler refuses it";
 
 /// Reads the candidates of the plan at `path`.
@@ -64,7 +64,7 @@ pub fn read(path: &Path) -> Result<Pool> {
     serde_json::from_value(plan).with_context(|| format!("{} is a damaged tuning plan", path.display()))
 }
 
-/// Compiles the candidates of `pool` into `folder`, complete with manifest.
+/// Compiles the candidates of `pool` into `folder`, with a manifest.
 pub fn build(
     workspace: &Workspace,
     code_generator: &dyn CodeGenerator,
@@ -84,7 +84,7 @@ pub fn build(
     let waiting = Mutex::new(batches.into_iter().rev().collect::<Vec<_>>());
     let lists = workspace.device_target().join("candidates");
     let step = Step::begin(format!("compiling {} candidates", pool.candidates.len()));
-    // No more than there are batches of one family: each has target folders of its own, where Rust's `core` is compiled first.
+    // At most one worker per batch of a family: each has target folders of its own, in which Rust's `core` is compiled first.
     let workers = cores::count().min(most_batches);
     thread::scope(|scope| {
         let work = |index| {
@@ -122,10 +122,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What became of a candidate.
+/// Outcome for a candidate.
 type Outcome = (String, Result<Module, Dropped>);
 
-/// One of several that compile at the same time.
+/// One of several concurrent workers.
 struct Worker<'a> {
     code_generator: &'a dyn CodeGenerator,
     index: usize,
@@ -137,7 +137,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Compiles `batch`; when the compiler refuses it, each half by itself, until those that it refuses are alone.
+    /// Compiles `batch`. If the compiler refuses it, compiles each half, until refused candidates are isolated.
     fn build(&self, family: &FamilyTarget, batch: &[&Candidate]) -> Result<Vec<Outcome>> {
         let ptx = match self.compile(&family.target, batch)? {
             Ok(ptx) => ptx,
@@ -156,7 +156,7 @@ impl Worker<'_> {
         batch.iter().map(|candidate| self.finish(family, candidate, &ptx)).collect()
     }
 
-    /// The PTX of `batch`, or what the compiler said.
+    /// The PTX of `batch`, or the compiler's message.
     fn compile(&self, target: &Target, batch: &[&Candidate]) -> Result<Result<String, String>> {
         let list: String = batch.iter().map(|candidate| candidate.declaration()).collect();
         let path = self.lists.join(format!("{}.rs", &files::sha256(list.as_bytes())[..16]));
@@ -170,7 +170,7 @@ impl Worker<'_> {
         })
     }
 
-    /// Takes a candidate out of the PTX of its batch, writes it, and asks ptxas.
+    /// Extracts a candidate from the PTX of its batch, writes it, and runs ptxas.
     fn finish(&self, family: &FamilyTarget, candidate: &Candidate, ptx: &str) -> Result<Outcome> {
         let ptx = match postprocess_alone(ptx, &candidate.name, candidate.config.into()) {
             Ok(ptx) => ptx,
@@ -202,7 +202,7 @@ fn dropped(candidate: &Candidate, reason: &'static str, detail: String) -> Outco
     (candidate.name.clone(), Err(Dropped { name: candidate.name.clone(), reason, detail }))
 }
 
-/// What ptxas reports of a candidate that it accepts and that neither spills nor has a stack frame.
+/// Resources that ptxas reports for a candidate; an error if it refuses it, or reports spills or a stack frame.
 fn resources(
     ptxas: &Ptxas,
     family: &FamilyTarget,
@@ -222,7 +222,7 @@ fn resources(
 }
 
 impl Built {
-    /// How many are there and how many were dropped for which reason, with an example of each.
+    /// Summary: number of candidates, and number dropped per reason with an example.
     pub fn summary(&self) -> String {
         let mut text = format!("{} candidates in {}", self.manifest.modules.len(), self.path.display());
         let mut reasons: BTreeMap<&str, Vec<&Dropped>> = BTreeMap::new();

@@ -14,17 +14,17 @@ use crate::cores;
 use crate::environment::{Environment, Workspace};
 use crate::process;
 
-/// A `cargo build` that runs beside this program. One that nobody waits for is stopped.
+/// A `cargo build` that runs in parallel to this program. It is stopped when dropped before its end.
 pub struct Build {
     line: String,
     child: Child,
     executables: Option<JoinHandle<io::Result<BTreeMap<String, PathBuf>>>>,
-    /// What its first thread runs on.
+    /// The core token of its first thread.
     _core: Option<Acquired>,
 }
 
 impl Build {
-    /// Starts it, once a core is free.
+    /// Starts it as soon as a core is free.
     pub fn begin(mut cargo: Command) -> Result<Self> {
         let core = cores::acquire()?;
         cores::share_with(&mut cargo);
@@ -32,12 +32,12 @@ impl Build {
         let line = process::command_line(&cargo);
         let mut child = cargo.spawn().with_context(|| format!("could not start `{line}`"))?;
         let output = child.stdout.take().context("cargo has no standard output")?;
-        // Whoever waits later must not make cargo wait for a reader.
+        // Its output must be read even if the wait comes later, or cargo would block.
         let executables = Some(thread::spawn(|| programs(output)));
         Ok(Self { line, child, executables, _core: core })
     }
 
-    /// Waits for its end and returns the programs it built, by the name of their target.
+    /// Waits for its end and returns the programs it built, by target name.
     pub fn executables(mut self) -> Result<BTreeMap<String, PathBuf>> {
         let executables = self.executables.take().and_then(|reader| reader.join().ok());
         if !self.child.wait()?.success() {
@@ -49,13 +49,13 @@ impl Build {
 
 impl Drop for Build {
     fn drop(&mut self) {
-        // Of one that has ended there is nothing to stop.
+        // A process that has ended needs no stop.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The programs that cargo's messages are about.
+/// The programs named in cargo's messages.
 fn programs(messages: impl Read) -> io::Result<BTreeMap<String, PathBuf>> {
     let mut programs = BTreeMap::new();
     for line in BufReader::new(messages).lines() {
@@ -64,12 +64,12 @@ fn programs(messages: impl Read) -> io::Result<BTreeMap<String, PathBuf>> {
     Ok(programs)
 }
 
-/// Runs a `cargo build` command and returns the programs it built, by the name of their target.
+/// Runs a `cargo build` command and returns the programs it built, by target name.
 pub fn executables(cargo: Command) -> Result<BTreeMap<String, PathBuf>> {
     Build::begin(cargo)?.executables()
 }
 
-/// Begins to build the fa512 program.
+/// Starts building the fa512 program.
 pub fn begin_fa512(environment: &Environment, workspace: &Workspace) -> Result<Build> {
     eprintln!("xtask: building fa512");
     let mut cargo = Command::new(environment.cargo());
@@ -77,17 +77,17 @@ pub fn begin_fa512(environment: &Environment, workspace: &Workspace) -> Result<B
     Build::begin(cargo)
 }
 
-/// Where the fa512 program is that `build` builds.
+/// Path of the fa512 program that `build` builds.
 pub fn finish_fa512(build: Build) -> Result<PathBuf> {
     build.executables()?.remove("fa512").context("cargo built no fa512 program")
 }
 
-/// Builds the fa512 program and returns where it is.
+/// Builds the fa512 program and returns its path.
 pub fn fa512(environment: &Environment, workspace: &Workspace) -> Result<PathBuf> {
     finish_fa512(begin_fa512(environment, workspace)?)
 }
 
-/// Name and path of the program that one of cargo's messages is about.
+/// Name and path of the program in a message of cargo.
 fn executable(message: &str) -> Option<(String, PathBuf)> {
     let message: Value = serde_json::from_str(message).ok()?;
     Some((message["target"]["name"].as_str()?.to_owned(), message["executable"].as_str()?.into()))
@@ -100,7 +100,7 @@ mod tests {
 
     use super::{Build, executable};
 
-    /// A shell that stands in for cargo; what is put behind its arguments is ignored.
+    /// A shell that stands in for cargo and ignores the arguments appended to it.
     fn shell(commands: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", commands]);

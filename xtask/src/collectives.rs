@@ -1,9 +1,8 @@
-//! How many collectives each entry has, against a record.
+//! Checks the number of collectives in each entry against a record.
 //!
-//! A compiler that does not know what a collective is
-//! copies one into both arms of a branch, and there each part of the threads waits for the other. Inline assembly says
-//! nothing of it to LLVM 7, and rustc's own passes do not look: so the number of each collective in each entry is held against
-//! what it was when the entry was tried ([`FILE`]), and a build with another number is refused.
+//! A compiler unaware of collectives may duplicate one into both arms of a branch, where each part of the threads then waits for
+//! the other. LLVM 7 sees nothing of that in inline assembly, and rustc's own passes do not check. Therefore the number of each
+//! collective in each entry is compared with that of the tested entry ([`FILE`]), and a build with another number is refused.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,17 +17,17 @@ use crate::environment::Workspace;
 use crate::files::write_atomically;
 use crate::ptx_folder::PtxFolder;
 
-/// Where the record is in the workspace.
+/// Path of the record in the workspace.
 pub const FILE: &str = "kernel-gpu/collectives.json";
 
-/// What one code generator made of the entries.
+/// Record for one code generator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Recorded {
-    /// The compiler, as the manifest names it.
+    /// The compiler's name in the manifest.
     version: String,
     /// The collectives of each entry.
     entries: BTreeMap<String, Counts>,
-    /// Entries that came after the code generator was last run: what they have is not known.
+    /// Entries added after the last run of the code generator; their collectives are unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     not_compiled_yet: Vec<String>,
 }
@@ -39,7 +38,7 @@ struct Recorded {
 pub struct Record(BTreeMap<String, Recorded>);
 
 impl Record {
-    /// The workspace's record; an empty one where it has none.
+    /// The workspace's record; empty if it has none.
     pub fn read(workspace: &Workspace) -> Result<Self> {
         let path = path(workspace);
         if !path.exists() {
@@ -49,8 +48,8 @@ impl Record {
         serde_json::from_str(&text).with_context(|| format!("{} is not a record of collectives", path.display()))
     }
 
-    /// Refuses `ptx` when one of its entries has another number of a collective than the record. By a compiler of another version
-    /// than the record's, it says so and goes on: another compiler may unroll otherwise.
+    /// Refuses `ptx` if one of its entries differs from the record in the number of a collective. With another compiler version than
+    /// the record's it only prints the difference, since another version may unroll differently.
     ///
     /// A code generator without a record is not checked.
     pub fn check(&self, by: &CodeGenerator, ptx: &str) -> Result<()> {
@@ -73,7 +72,7 @@ impl Record {
         );
     }
 
-    /// Whether `entry` came after the code generator `name` was last run.
+    /// Whether `entry` was added after the last run of the code generator `name`.
     pub fn is_not_compiled_yet(&self, name: &str, entry: &str) -> bool {
         self.0.get(name).is_some_and(|recorded| recorded.not_compiled_yet.iter().any(|other| other == entry))
     }

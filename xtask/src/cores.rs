@@ -1,6 +1,6 @@
-//! The cores of this machine, shared by all that runs side by side: with more programs than cores each takes the others'
-//! cache, and all of them end later. They share in make's way, which cargo and rustc follow too: a process that computes holds one
-//! of as many tokens as there are cores.
+//! CPU cores shared by all concurrent processes. With more processes than cores, each evicts the others' caches and all end
+//! later. Sharing follows make's jobserver protocol, which cargo and rustc use too: a computing process holds one of as many tokens
+//! as there are cores.
 
 use std::num::NonZero;
 use std::process::Command;
@@ -10,20 +10,20 @@ use std::thread;
 use anyhow::{Context, Result};
 use jobserver::{Acquired, Client};
 
-/// The tokens; `None` where the system gives no pipe, and everything runs at once.
+/// The tokens; `None` if the system provides no pipe, in which case everything runs at once.
 static TOKENS: LazyLock<Option<Client>> = LazyLock::new(|| Client::new(count()).ok());
 
-/// How many cores this process may use.
+/// Number of cores available to this process.
 pub fn count() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Waits for a core. It is free again when what comes back is dropped.
+/// Waits for a core, which is released when the result is dropped.
 pub fn acquire() -> Result<Option<Acquired>> {
     TOKENS.as_ref().map(Client::acquire).transpose().context("could not wait for a core")
 }
 
-/// Lets `program`, for whose first thread the caller holds a core, take others while they are free.
+/// Lets `program`, whose first thread runs on a core held by the caller, use others while they are free.
 pub fn share_with(program: &mut Command) {
     if let Some(tokens) = TOKENS.as_ref() {
         tokens.configure(program);

@@ -1,4 +1,4 @@
-//! What NVIDIA's command-line tools have in common: where an installation keeps them and how they say their version.
+//! Common parts of NVIDIA's command-line tools: installation paths and version output.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use crate::environment::{Environment, Workspace};
 use crate::process::capture;
 
-/// Where an installed `program` may be, in order: the installations that `CUDA_HOME` and `CUDA_PATH` name, the one in
-/// `/usr/local/cuda`, the folders of `PATH`.
+/// Possible paths of an installed `program`, in order: the installations named by `CUDA_HOME` and `CUDA_PATH`,
+/// `/usr/local/cuda`, and `PATH`.
 pub fn places(environment: &Environment, program: &str) -> Vec<PathBuf> {
     let installations =
         [environment.path("CUDA_HOME"), environment.path("CUDA_PATH"), Some(environment.system("/usr/local/cuda"))];
@@ -17,7 +17,7 @@ pub fn places(environment: &Environment, program: &str) -> Vec<PathBuf> {
     installed.chain(environment.find_program(program)).collect()
 }
 
-/// A tool that an installation has, the environment can name, and this program can provision.
+/// A tool that can be installed, named by the environment, or provisioned.
 pub trait CudaTool: Sized {
     /// Name of the program.
     const PROGRAM: &str;
@@ -31,9 +31,9 @@ pub trait CudaTool: Sized {
     /// The program at `path`, of the release `version`.
     fn new(path: PathBuf, version: String) -> Self;
 
-    /// Looks for the tool: the one that [`Self::VARIABLE`] names, an installation's, the one in `PATH`, a provisioned one.
+    /// Finds the tool: the one named by [`Self::VARIABLE`], an installation's, the one in `PATH`, or a provisioned one.
     ///
-    /// An error is a variable that names something unusable.
+    /// Fails if the variable names an unusable tool.
     fn find(environment: &Environment, workspace: &Workspace) -> Result<Option<Self>> {
         let Some(path) = environment.path(Self::VARIABLE) else {
             return Ok(Self::places(environment, workspace).iter().find_map(|path| Self::probe(path).ok()));
@@ -43,12 +43,12 @@ pub trait CudaTool: Sized {
         found.map(Some).with_context(|| format!("{} names {}, which is not usable", Self::VARIABLE, path.display()))
     }
 
-    /// Where [`Self::find`] looks when [`Self::VARIABLE`] is not set, in order.
+    /// Paths that [`Self::find`] tries if [`Self::VARIABLE`] is not set, in order.
     fn places(environment: &Environment, workspace: &Workspace) -> Vec<PathBuf> {
         places(environment, Self::PROGRAM).into_iter().chain([Self::provisioned(workspace)]).collect()
     }
 
-    /// Where a provisioned one lies.
+    /// Path of a provisioned tool.
     fn provisioned(workspace: &Workspace) -> PathBuf {
         workspace.toolchain().join(Self::PROVISIONED_FOLDER).join(Self::PROVISIONED_PROGRAM)
     }

@@ -1,4 +1,4 @@
-//! What a Linux program needs of the machine it runs on.
+//! Requirements of a Linux program on the machine that runs it.
 
 use std::cmp::Ordering;
 
@@ -38,16 +38,16 @@ impl std::fmt::Display for GlibcVersion {
     }
 }
 
-/// What the dynamic linker must find for a program.
+/// Requirements for the dynamic linker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Shared libraries by name.
     pub libraries: Vec<String>,
-    /// The newest version of the C library that a symbol asks for; absent when none does.
+    /// The newest glibc symbol version required; `None` if there is none.
     pub glibc: Option<GlibcVersion>,
 }
 
-/// What the 64-bit ELF program `bytes` needs.
+/// The requirements of the 64-bit ELF program `bytes`.
 pub fn needs(bytes: &[u8]) -> Result<Needs> {
     let header = FileHeader64::<Endianness>::parse(bytes)?;
     let endian = header.endian()?;

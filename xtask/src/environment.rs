@@ -1,4 +1,4 @@
-//! What the machine and the user's shell look like, passed around so that tests can pretend.
+//! Environment of the process, passed explicitly so that tests can fake it.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Environment variables and the places where a system keeps its programs.
+/// Environment variables and system paths.
 #[derive(Clone, Debug)]
 pub struct Environment {
     variables: BTreeMap<String, OsString>,

@@ -1,4 +1,4 @@
-//! File operations that an interruption cannot leave half done.
+//! Atomic file operations.
 
 use std::fs;
 use std::io;
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
-/// Writes `contents` to `path` through a temporary file beside it; readers see the old file or the new one.
+/// Writes `contents` to `path` through a temporary file in the same folder; readers see the old file or the new one.
 ///
-/// A file that already holds `contents` is left untouched, so that its time stamp means something.
+/// A file that already has `contents` is not touched, so that its time stamp stays meaningful.
 pub fn write_atomically(path: &Path, contents: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|present| present == contents) {
         return Ok(());
@@ -22,19 +22,19 @@ pub fn write_atomically(path: &Path, contents: &[u8]) -> Result<()> {
     through_temporary(path, |temporary| fs::write(temporary, contents).with_context(context))
 }
 
-/// Has `fill` make a file beside `path` and moves it there. Where either fails, as on a full disk, nothing of it is left.
+/// Has `fill` write a temporary file and renames it to `path`. On failure, as on a full disk, the temporary file is removed.
 pub fn through_temporary(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let temporary = temporary_sibling(path);
     let filled = fill(&temporary)
         .and_then(|()| fs::rename(&temporary, path).with_context(|| format!("could not write {}", path.display())));
     if filled.is_err() {
-        // What went wrong first is what matters.
+        // The first error is the one to report.
         let _ = remove(&temporary);
     }
     filled
 }
 
-/// Has `fill` fill a new folder beside `path` and puts it in the place of `path`. Where either fails, nothing of it is left.
+/// Has `fill` fill a temporary folder and moves it to `path`, replacing it. On failure the temporary folder is removed.
 pub fn through_temporary_folder(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let unfinished = temporary_sibling(path);
     let filled = fs::create_dir_all(&unfinished)
@@ -42,17 +42,17 @@ pub fn through_temporary_folder(path: &Path, fill: impl FnOnce(&Path) -> Result<
         .and_then(|()| fill(&unfinished))
         .and_then(|()| replace_folder(&unfinished, path));
     if filled.is_err() {
-        // What went wrong first is what matters.
+        // The first error is the one to report.
         let _ = remove(&unfinished);
     }
     filled
 }
 
-/// A name beside `path` that is not in use, for a file that will be renamed to `path`.
+/// An unused name in the folder of `path`, for a file that will be renamed to `path`.
 pub fn temporary_sibling(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(TEMPORARY_PREFIX);
     name.push(path.file_name().unwrap_or_default());
-    // Threads of this process write at the same time, too.
+    // Other threads of this process may write at the same time.
     static NEXT: AtomicU64 = AtomicU64::new(0);
     name.push(format!(".{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
     path.with_file_name(name)
@@ -61,7 +61,7 @@ pub fn temporary_sibling(path: &Path) -> PathBuf {
 /// Prefix of the names that [`temporary_sibling`] gives.
 pub const TEMPORARY_PREFIX: &str = ".unfinished-";
 
-/// Removes a file or a folder with everything in it; that it does not exist is fine.
+/// Removes a file or folder with its contents; does nothing if it does not exist.
 pub fn remove(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
@@ -74,7 +74,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Puts the complete folder `new` in the place of `path`.
+/// Replaces `path` by the complete folder `new`.
 fn replace_folder(new: &Path, path: &Path) -> Result<()> {
     remove(path)
         .and_then(|()| fs::rename(new, path))

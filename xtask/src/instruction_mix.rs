@@ -1,10 +1,10 @@
-//! How many instructions of which class an entry has: in its PTX, and in what ptxas made of it (SASS).
+//! Number of instructions per class of an entry, in its PTX and in its SASS.
 
 use std::collections::BTreeMap;
 
 use ptx_text::lines::{entry_of_line, instruction};
 
-/// What instructions are for, in the order in which they are shown.
+/// Classes of instructions, in display order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class(usize);
 
@@ -19,7 +19,7 @@ impl Class {
         CLASSES[self.0].name
     }
 
-    /// The first class that has an opcode of `table`, or the last class, which has everything else.
+    /// The first class with an opcode in `table`; the last class contains all others.
     fn of(opcode: &str, table: fn(&Members) -> &'static [&'static str]) -> Self {
         let belongs = |members: &Members| table(members).iter().any(|begin| begins_with(opcode, begin));
         Self(CLASSES.iter().position(belongs).unwrap_or(CLASSES.len() - 1))
@@ -85,7 +85,7 @@ fn begins_with(opcode: &str, begin: &str) -> bool {
 /// Instructions of each class.
 pub type Mix = BTreeMap<Class, usize>;
 
-/// The instructions of every entry of a PTX module, as they stand in the text.
+/// Instruction counts of every entry of a PTX module.
 pub fn of_ptx(text: &str) -> BTreeMap<String, Mix> {
     let mut mixes: BTreeMap<String, Mix> = BTreeMap::new();
     let mut entry = None;
@@ -112,11 +112,11 @@ pub fn of_ptx(text: &str) -> BTreeMap<String, Mix> {
 pub struct Sass {
     /// Of the whole entry.
     pub all: Mix,
-    /// Of the main loop: the smallest loop with matrix products, and with exponentials unless no loop has both.
+    /// Of the main loop: the smallest loop with matrix products and exponentials, or with products only if no loop has both.
     pub main_loop: Mix,
 }
 
-/// The instructions of every entry in what nvdisasm prints, without the NOPs that fill up its end.
+/// Instruction counts of every entry in the output of nvdisasm, without trailing NOPs.
 pub fn of_sass(listing: &str) -> BTreeMap<String, Sass> {
     let mut entries: BTreeMap<String, SassText> = BTreeMap::new();
     let mut entry = None;
@@ -131,13 +131,13 @@ pub fn of_sass(listing: &str) -> BTreeMap<String, Sass> {
     entries.into_iter().map(|(name, text)| (name, text.sass())).collect()
 }
 
-/// The code of one entry while it is read.
+/// Code of an entry during parsing.
 #[derive(Default)]
 struct SassText<'a> {
     opcodes: Vec<&'a str>,
     /// Index of the instruction behind each label.
     labels: BTreeMap<&'a str, usize>,
-    /// First and last instruction of what lies before each branch backwards.
+    /// First and last instruction of each loop, given by a backward branch.
     loops: Vec<(usize, usize)>,
 }
 

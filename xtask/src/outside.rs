@@ -1,4 +1,4 @@
-//! The packed library as a stranger's program sees it: a crate outside this workspace that depends on what was packed.
+//! Tests the packed library from outside: a crate in its own workspace that depends on the packages.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use crate::files;
 use crate::process;
 use crate::progress::Step;
 
-/// The crates that are published, each behind those that it needs.
+/// The published crates, each after its dependencies.
 pub const CRATES: [&str; 2] = ["fa512-contract", "fa512"];
 
 /// The oldest Rust that the library builds with.
 const OLDEST_RUST: &str = "1.85.0";
-/// Most crates that a program gets with the library, itself included.
+/// Maximum number of crates that a program gets with the library, including itself.
 const MOST_CRATES: usize = 5;
 
-/// A program with one call, which a machine without a driver refuses in words.
+/// A program with one call, which fails with a message on a machine without a driver.
 const PROGRAM: &str = r#"use fa512::{Addresses, Layout, Mask, Problem, Shape, Stream};
 
 fn main() {
@@ -36,7 +36,7 @@ fn main() {
 }
 "#;
 
-/// Builds a program with the crates in `packages`, with the oldest Rust where rustup has it, and runs it.
+/// Builds a program with the crates in `packages`, with the oldest Rust if rustup has it, and runs it.
 pub fn check(environment: &Environment, workspace: &Workspace, packages: &[PathBuf]) -> Result<()> {
     let step = Step::begin("building a program outside the workspace");
     let folder = workspace.root().join("target/outside");
@@ -93,7 +93,7 @@ fn unpack(file: &Path, folder: &Path) -> Result<()> {
     tar::Archive::new(packed).unpack(folder).with_context(context)
 }
 
-/// A crate in a workspace of its own. What is not published yet stands where the registry would give it.
+/// A crate in a workspace of its own, with packages that are not published yet patched in.
 fn write_program(folder: &Path) -> Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let mut manifest = format!(

@@ -1,4 +1,4 @@
-//! Programs and libraries for x86-64 Linux machines older than this one.
+//! Programs and libraries for older x86-64 Linux machines.
 
 use std::process::Command;
 
@@ -8,22 +8,22 @@ use crate::elf::{self, GlibcVersion};
 use crate::environment::Workspace;
 use crate::zigbuild::Zigbuild;
 
-/// The C library of the oldest machine that they run on: that of Debian 11, Ubuntu 20.04, RHEL 9.
+/// The oldest supported C library: that of Debian 11, Ubuntu 20.04, RHEL 9.
 pub const GLIBC: &str = "2.31";
-/// What they are built for.
+/// Target triple.
 pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Shared libraries that every such machine has.
 const LIBRARIES: [&str; 6] =
     ["libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"];
 
-/// Cargo's profile of programs that are only run: small.
+/// Cargo profile of programs: optimised for size.
 pub const SMALL: &str = "portable";
 /// What rustc is told for [`SMALL`], with paths below the workspace.
 const SMALL_FLAGS: &str = "-Clink-arg=-Wl,-T,xtask/dist/no-unwinding.ld";
-/// Cargo's profile of libraries and tests.
+/// Cargo profile of libraries and tests.
 pub const RELEASE: &str = "release";
 
-/// `cargo zigbuild` of the workspace in this profile, with these arguments.
+/// `cargo zigbuild` of the workspace with a profile and arguments.
 pub fn build(zigbuild: &Zigbuild, workspace: &Workspace, profile: &str, arguments: &[&str]) -> Command {
     let mut command = zigbuild.command();
     command.current_dir(workspace.root()).args(["--profile", profile, "--target", &format!("{TARGET}.{GLIBC}")]);

@@ -1,22 +1,22 @@
-//! Running other programs, with errors that name the program and what it said.
+//! Running other programs, with errors that name the program and include its output.
 
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The command line of `command` as one would type it, for messages.
+/// The command line of `command` as typed in a shell, for messages.
 pub fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs `command` with its output going to the user and returns how it ended.
+/// Runs `command` with inherited output and returns its exit status.
 pub fn status(command: &mut Command) -> Result<ExitStatus> {
     command.stdin(Stdio::null()).status().with_context(|| format!("could not start `{}`", command_line(command)))
 }
 
-/// Runs `command` with its output going to the user; anything but success is an error.
+/// Runs `command` with inherited output; anything but success is an error.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = status(command)?;
     if !status.success() {
@@ -25,7 +25,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs `command` in place of this program, whose exit code is then that of the command.
+/// Runs `command` and returns its exit code as that of this program.
 pub fn hand_over(command: &mut Command) -> Result<ExitCode> {
     let status = command.status().with_context(|| format!("could not start `{}`", command_line(command)))?;
     exit_code(command, status)
@@ -39,7 +39,7 @@ pub fn exit_code(command: &Command, status: ExitStatus) -> Result<ExitCode> {
     }
 }
 
-/// Runs `command` and returns its standard output; on failure the error ends with what it wrote to standard error.
+/// Runs `command` and returns its standard output; an error includes its standard error.
 pub fn capture(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("could not start `{}`", command_line(command)))?;

@@ -1,4 +1,4 @@
-//! What the user sees on standard error while something takes long.
+//! Progress messages on standard error.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write, stderr};
@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A piece of work that is announced, and that says how long it took when that was noticeable.
+/// A task that is announced, and whose duration is shown if noticeable.
 #[derive(Debug)]
 pub struct Step {
     what: Cow<'static, str>,
@@ -22,7 +22,7 @@ impl Step {
         Self { what, begun: Instant::now() }
     }
 
-    /// Says how long it took, if that was more than two seconds.
+    /// Shows the duration if it exceeds two seconds.
     pub fn done(self) {
         let took = self.begun.elapsed();
         if took >= Duration::from_secs(2) {
@@ -31,7 +31,7 @@ impl Step {
     }
 }
 
-/// Shows how much of a download has arrived, by looking at the files, until it is dropped.
+/// Shows the progress of a download from the sizes of its files, until dropped.
 #[derive(Debug)]
 pub struct DownloadMeter {
     stop: Sender<()>,

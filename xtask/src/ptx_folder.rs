@@ -1,4 +1,4 @@
-//! Building the PTX folder: compile, post-process, ask ptxas, write the manifest.
+//! Building the PTX folder: compile, post-process, run ptxas, write the manifest.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,35 +25,35 @@ use crate::ptxas::{Assembly, Ptxas, serialises_products};
 pub struct PtxFolder {
     /// The folder.
     pub path: PathBuf,
-    /// What its manifest says.
+    /// Contents of its manifest.
     pub manifest: Manifest,
     /// File, architecture and messages of everything ptxas refused.
     pub rejections: Vec<Rejection>,
-    /// Warnings the compiler had about the device half of the source.
+    /// Number of compiler warnings about the device code.
     pub warnings: usize,
 }
 
-/// ptxas did not accept a file for an architecture.
+/// A file that ptxas refused for an architecture.
 #[derive(Debug)]
 pub struct Rejection {
     /// The PTX file's name.
     pub file: String,
     /// As in 80 for `sm_80`.
     pub architecture: u32,
-    /// What ptxas said.
+    /// The message of ptxas.
     pub messages: String,
 }
 
-/// What a build is held against.
+/// Checks of a build.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checks<'a> {
-    /// Who says what registers it takes; without, the manifest has no resources.
+    /// The ptxas that reports registers; without one the manifest has no resources.
     pub ptxas: Option<&'a Ptxas>,
     /// The collectives of its entries.
     pub collectives: Option<&'a Record>,
 }
 
-/// Compiles the kernel families `targets` into `folder`, side by side, complete with manifest.
+/// Compiles the kernel families `targets` into `folder`, in parallel, with a manifest.
 pub fn build<'a>(
     workspace: &Workspace,
     code_generator: &dyn CodeGenerator,
@@ -77,7 +77,7 @@ pub fn build<'a>(
     Ok(PtxFolder { path: folder.to_owned(), manifest, rejections, warnings })
 }
 
-/// A kernel family's module, and what the compiler and ptxas had to say about it.
+/// A kernel family's module, with the results of the compiler and of ptxas.
 struct Built {
     module: Module,
     rejections: Vec<Rejection>,
@@ -114,7 +114,7 @@ fn build_module(
     Ok(Built { module, rejections, warnings: compiled.warnings })
 }
 
-/// Writes the manifest of `modules`, which `folder` has, to it.
+/// Writes the manifest of `modules` to `folder`, which has their PTX.
 pub fn write_manifest(
     workspace: &Workspace,
     code_generator: &dyn CodeGenerator,
@@ -145,7 +145,7 @@ fn compile(code_generator: &dyn CodeGenerator, target: &Target, variants: &[&Var
     Ok(compiled)
 }
 
-/// Post-processes the PTX of one family, which has the entries of `variants`; PTX that is refused goes to a file in `folder`.
+/// Post-processes the PTX of one family, with the entries of `variants`; refused PTX is saved in `folder`.
 fn accept(ptx: &str, variants: &[&Variant], target: &Target, folder: &Path) -> Result<Postprocessed> {
     let refused = folder.join(format!("{}.refused", target.file));
     match postprocess(ptx, variants) {
@@ -172,8 +172,8 @@ fn write_module(ptx: &Postprocessed, variants: &[&Variant], target: &Target, fol
     })
 }
 
-/// What ptxas says about the PTX of a family; asked again only when its instructions or ptxas changed since the last time. Where in the
-/// source they come from is nothing to ptxas, and changes with every line of a comment.
+/// The report of ptxas for the PTX of a family; cached until the instructions or ptxas change. Line directives, which change with
+/// every comment line, do not count.
 fn assemble(
     workspace: &Workspace,
     code_generator: &str,
@@ -213,7 +213,7 @@ fn write_cache(path: &Path, key: &str, assemblies: &[Assembly]) -> Result<()> {
     write_atomically(path, json!({ "key": key, "assemblies": assemblies }).to_string().as_bytes())
 }
 
-/// Puts what ptxas reported into the module's entries and returns what it refused.
+/// Adds ptxas's report to the module's entries and returns what it refused.
 fn add_resources(module: &mut Module, assemblies: Vec<Assembly>) -> Vec<Rejection> {
     let mut rejections = Vec::new();
     for Assembly { architecture, outcome } in assemblies {

@@ -1,4 +1,4 @@
-//! NVIDIA's PTX assembler: finding it, and asking it what an entry costs.
+//! NVIDIA's PTX assembler: finding it, and resource usage of entries.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,17 +35,17 @@ impl CudaTool for Ptxas {
     }
 }
 
-/// What ptxas says about one PTX file on one architecture.
+/// Report of ptxas for one PTX file and architecture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assembly {
     /// As in 80 for `sm_80`.
     pub architecture: u32,
-    /// Resources by entry name, or the messages with which ptxas refused the file.
+    /// Resources by entry name, or the error messages for the file.
     pub outcome: Result<BTreeMap<String, Resources>, String>,
 }
 
 impl Ptxas {
-    /// Assembles the `ptx` of a family for every architecture the family runs on, side by side.
+    /// Assembles the `ptx` of a family for every architecture of the family, in parallel.
     pub fn assemble_for_all(&self, family: Family, ptx: &Path) -> Vec<Assembly> {
         let threads = (cores::count() / checked_architectures(family).count()).max(1);
         thread::scope(|scope| {
@@ -63,8 +63,8 @@ impl Ptxas {
         capture(&mut ptxas).map(drop)
     }
 
-    /// Assembles the `ptx` of a family for one architecture, as soon as a core is free; with several `threads`, its entries side
-    /// by side.
+    /// Assembles the `ptx` of a family for one architecture as soon as a core is free; with several `threads`, its entries in
+    /// parallel.
     pub fn assemble(&self, family: Family, ptx: &Path, architecture: u32, threads: usize) -> Assembly {
         let outcome = (|| {
             let _core = cores::acquire().map_err(|error| error.to_string())?;
@@ -85,7 +85,7 @@ impl Ptxas {
         Assembly { architecture, outcome }
     }
 
-    /// Whether it is known to compile the entries of a file side by side when asked to.
+    /// Whether it can compile the entries of a file in parallel.
     fn splits(&self) -> bool {
         const SINCE: u32 = 13;
         self.version.split('.').next().and_then(|major| major.parse().ok()).is_some_and(|major: u32| major >= SINCE)
@@ -97,7 +97,7 @@ pub fn checked_architectures(family: Family) -> impl Iterator<Item = u32> {
     ARCHITECTURES.iter().map(|limits| limits.architecture).filter(move |architecture| family.runs_on(*architecture))
 }
 
-/// What ptxas calls an architecture with the features a family needs.
+/// The target name of an architecture with the features that a family needs.
 fn gpu_name(family: Family, architecture: u32) -> String {
     match family {
         Family::Sm80 => format!("sm_{architecture}"),
@@ -105,16 +105,16 @@ fn gpu_name(family: Family, architecture: u32) -> String {
     }
 }
 
-/// Whether ptxas says that it has taken the asynchrony from `wgmma` instructions, as it does where registers in flight are
-/// touched or too few: messages C7510 and the like.
+/// Whether ptxas reports serialised `wgmma` instructions (C7510 and similar messages), as for accumulator registers that are
+/// accessed in flight or too few registers.
 pub fn serialises_products(messages: &str) -> bool {
     messages.contains("(C75")
 }
 
-/// Reads what `ptxas --verbose` prints: for every entry its name, then its stack and spills, then its registers.
+/// Parses the output of `ptxas --verbose`: for every entry its name, stack, spills and registers.
 ///
-/// A report that lacks one of them is an error: silence must not pass for zero. So is one that says that `wgmma`
-/// instructions wait for each other, where they were meant to run ahead.
+/// A report that lacks one of them is an error rather than zero. So is a report of serialised `wgmma` instructions, which were
+/// meant to run asynchronously.
 pub fn parse_report(report: &str, architecture: u32) -> Result<BTreeMap<String, Resources>, String> {
     if serialises_products(report) {
         let serialised: Vec<&str> = report.lines().filter(|line| serialises_products(line)).collect();
@@ -155,12 +155,12 @@ fn number_before(line: &str, what: &str) -> Option<u32> {
     before.trim_end().rsplit(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// One thing that makes an entry slower than it should be on one architecture.
+/// A performance problem of an entry on one architecture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waste<'a> {
     /// The entry.
     pub entry: &'a str,
-    /// What ptxas reported.
+    /// The message of ptxas.
     pub resources: &'a Resources,
 }
 

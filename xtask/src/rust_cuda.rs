@@ -1,4 +1,4 @@
-//! Finding a Rust-CUDA installation: what its own guide has one build and install, piece by piece.
+//! Finds a Rust-CUDA installation: the pieces that its guide builds and installs.
 //!
 //! Rust-CUDA is a code generation backend for one nightly rustc: a shared library around LLVM 7, which hands its code to
 //! libNVVM. Nothing of it is provisioned here.
@@ -86,10 +86,10 @@ pub struct LibNvvm {
     pub release: String,
 }
 
-/// What [`examine`] found out about one piece: the piece, or why it is not usable and what would help.
+/// Result of [`examine`] for one piece: the piece, or why it is not usable and what would help.
 pub type Piece<T> = Result<T, String>;
 
-/// Everything that an installation consists of.
+/// All pieces of an installation.
 #[derive(Debug)]
 pub struct Examination {
     /// The repository.
@@ -122,10 +122,10 @@ impl Installation {
     }
 }
 
-/// There is no installation that can compile.
+/// There is no usable installation.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NotInstalled {
-    /// Names of the pieces that are missing, and why.
+    /// The missing pieces, with reasons.
     missing: Vec<(&'static str, String)>,
 }
 
@@ -150,7 +150,7 @@ pub fn examine(environment: &Environment, checkout: Option<&Path>) -> Examinatio
 }
 
 impl Examination {
-    /// The installation, if every piece is there.
+    /// The installation, if all pieces are present.
     pub fn installation(self) -> Result<Installation, NotInstalled> {
         match self {
             Self { checkout: Ok(checkout), rustc: Ok(rustc), backend: Ok(backend), libnvvm: Ok(libnvvm) } => {
@@ -163,7 +163,7 @@ impl Examination {
         }
     }
 
-    /// Name of every piece, with its version and place or why it is not usable.
+    /// Name of every piece, with its version and path or why it is not usable.
     pub fn pieces(&self) -> [(&'static str, Piece<(String, PathBuf)>); 4] {
         let checkout = self.checkout.as_ref().map(|checkout| (checkout.version(), checkout.folder.clone()));
         let rustc = self.rustc.as_ref().map(|rustc| (rustc.version_line.clone(), rustc.path.clone()));
@@ -294,11 +294,11 @@ fn release(library: &Path) -> Option<String> {
     std::str::from_utf8(release).ok().map(|release| release.trim().to_owned())
 }
 
-/// What the dynamic linker needs to load the backend: the folders of everything that is not the system's.
+/// Search path of the dynamic linker for the backend: the folders of all libraries that are not the system's.
 pub fn library_path(installation: &Installation) -> OsString {
     let backend = installation.backend.parent().map(Path::to_owned).unwrap_or_default();
     let folders = [backend, installation.rustc.libraries(), installation.libnvvm.folder.clone()];
-    // Folders whose name has a colon cannot be named in a search path at all.
+    // Folders with a colon in their name cannot be in a search path.
     std::env::join_paths(folders.iter()).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! What ptxas makes of PTX, as nvdisasm shows it.
+//! SASS of PTX files, by ptxas and nvdisasm.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::instruction_mix::{self, Sass};
 use crate::process::capture;
 use crate::ptxas::Ptxas;
 
-/// What turns PTX into SASS and shows it.
+/// The tools that turn PTX into readable SASS.
 pub struct Disassembler {
     /// The assembler.
     pub ptxas: Ptxas,

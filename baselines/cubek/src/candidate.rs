@@ -1,24 +1,24 @@
-//! The strategies of cubek-attention that are tried.
+//! Candidate strategies of cubek-attention.
 
 use std::fmt;
 
 use cubek_attention::forward::launch::{BlueprintStrategy, Strategy};
 use cubek_attention::forward::routines::blackbox_accelerated::BlackboxAcceleratedStrategy;
 
-/// Backends, of each of which the fastest candidate is kept.
+/// Backends; the fastest candidate of each is kept.
 pub const BACKENDS: [&str; 2] = ["accelerated", "unit"];
 
-/// Warps of a block that are tried with tensor cores.
+/// Warps per block tried with tensor cores.
 const PLANES: [u8; 4] = [4, 8, 2, 1];
-/// Tiles of queries of a warp.
+/// Query tiles per warp.
 const QUERY_TILES: [u8; 2] = [1, 2];
-/// Tiles of keys of a step.
+/// Key tiles per step.
 const KEY_TILES: [u8; 3] = [1, 2, 4];
 
-/// Largest head dimension that is computed without tensor cores.
+/// Maximum head dimension without tensor cores.
 const UNIT_COLUMNS: usize = 64;
 
-/// A strategy with its sizes.
+/// A strategy with its tile sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Candidate {
     /// Tensor cores, with scores in shared memory.
@@ -30,12 +30,12 @@ pub enum Candidate {
         /// Tiles of keys of a step.
         key_tiles: u8,
     },
-    /// Without tensor cores. NVRTC takes minutes to compile it, and a second for each of the others.
+    /// Without tensor cores. NVRTC takes minutes to compile it, and a second for the others.
     Unit,
 }
 
 impl Candidate {
-    /// Those of a backend; none of one that there is not.
+    /// The candidates of a backend; empty for an unknown one.
     pub fn of(backend: &str) -> Vec<Self> {
         let sizes = PLANES.into_iter().flat_map(|planes| QUERY_TILES.map(|query_tiles| (planes, query_tiles)));
         let accelerated = sizes.flat_map(|(planes, query_tiles)| {
@@ -48,7 +48,7 @@ impl Candidate {
         }
     }
 
-    /// Why it is not tried on heads of so many columns, if it is not.
+    /// Why it is skipped for a head dimension; `None` if it is tried.
     pub fn refusal(self, columns: usize) -> Option<String> {
         let takes_too_long = self == Self::Unit && columns > UNIT_COLUMNS;
         takes_too_long.then(|| {
@@ -56,7 +56,7 @@ impl Candidate {
         })
     }
 
-    /// As cubek-attention takes it.
+    /// As an argument of cubek-attention.
     pub fn strategy(self) -> Strategy {
         match self {
             Self::Accelerated { planes, query_tiles, key_tiles } => {

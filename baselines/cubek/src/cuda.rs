@@ -1,5 +1,5 @@
-//! CUDA's headers and NVRTC, by which CubeCL compiles kernels when they are first launched: of a CUDA installation, or of NVIDIA's Python
-//! wheels, some of which PyTorch brings.
+//! Finds CUDA's headers and NVRTC, with which CubeCL compiles kernels on first launch: in a CUDA installation or in NVIDIA's Python
+//! wheels, some of which come with PyTorch.
 
 use std::error::Error;
 use std::ffi::c_int;
@@ -10,34 +10,34 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::protocol::Refusal;
 
-/// Headers that the kernels include, or that those include.
+/// Headers that the kernels include, directly or indirectly.
 const HEADERS: [&str; 4] = ["cuda_runtime_api.h", "cuda_fp16.h", "mma.h", "crt/mma.h"];
-/// Where the headers have their version.
+/// Header with the version of the headers.
 const VERSION_HEADER: &str = "cuda_runtime_api.h";
-/// Variables that name an installation; CubeCL reads the first one.
+/// Variables that name an installation; CubeCL reads the first.
 pub const VARIABLES: [&str; 2] = ["CUDA_PATH", "CUDA_HOME"];
-/// An installation where none is named.
+/// Default installation.
 const USUAL: &str = "/usr/local/cuda";
 /// Folders of an installation that may hold NVRTC.
 const LIBRARY_FOLDERS: [&str; 3] = ["lib64", "lib", "targets/x86_64-linux/lib"];
-/// Prints the folders in which wheels of NVIDIA's lie, one a line.
+/// Prints the folders of NVIDIA's wheels, one per line.
 const WHEELS: &str = "import nvidia; print(*nvidia.__path__, sep='\\n')";
 
-/// What CubeCL compiles with.
+/// The toolkit that CubeCL compiles with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toolkit {
-    /// The folder whose folder `include` has the headers.
+    /// The folder whose `include` has the headers.
     pub root: PathBuf,
-    /// Version of the headers, whose NVRTC must be of the same major version.
+    /// Version of the headers; NVRTC must have the same major version.
     pub major: u32,
-    /// NVRTC, where it does not lie where the loader looks.
+    /// Path of NVRTC, if the loader does not find it by itself.
     pub nvrtc: Option<PathBuf>,
 }
 
-/// Finds the toolkit: the installation that `variable` names, the usual one, or wheels of `python`.
+/// Finds the toolkit: the installation named by `variable`, the default one, or wheels of `python`.
 ///
 /// # Errors
-/// When there are no headers, with what to install.
+/// If there are no headers; says what to install.
 pub fn find(variable: impl Fn(&str) -> Option<PathBuf>, python: Option<&Path>) -> Result<Toolkit, Refusal> {
     let wheels = wheels(python);
     let of_wheels = |folder: &str| wheels.iter().map(|base| base.join(folder)).collect::<Vec<_>>();
@@ -63,14 +63,14 @@ pub fn find(variable: impl Fn(&str) -> Option<PathBuf>, python: Option<&Path>) -
     Ok(Toolkit { root, major, nvrtc })
 }
 
-/// The folders in which wheels of NVIDIA's lie.
+/// The folders of NVIDIA's wheels.
 fn wheels(python: Option<&Path>) -> Vec<PathBuf> {
     let output = Command::new(python.unwrap_or("python3".as_ref())).args(["-c", WHEELS]).output();
     let lines = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     lines.lines().map(PathBuf::from).collect()
 }
 
-/// Version of the headers of an installation, as 13000 is 13.0; none of one that lacks a header.
+/// Version of the headers of an installation: 13000 for 13.0. `None` if a header is missing.
 fn version(root: &Path) -> Option<u32> {
     let include = root.join("include");
     if !HEADERS.iter().all(|header| include.join(header).is_file()) {
@@ -85,10 +85,10 @@ fn nvrtc_name(major: u32) -> String {
 }
 
 impl Toolkit {
-    /// Loads NVRTC for CubeCL, which then finds it by its name, and gives its version.
+    /// Loads NVRTC, so that CubeCL finds it by name, and returns its version.
     ///
     /// # Errors
-    /// When it cannot be loaded.
+    /// If it cannot be loaded.
     pub fn load(&self) -> Result<String, Refusal> {
         let file: PathBuf = self.nvrtc.clone().unwrap_or_else(|| nvrtc_name(self.major).into());
         let refuse = |error: libloading::Error| {
@@ -100,7 +100,7 @@ impl Toolkit {
                 self.major
             ))
         };
-        // NVRTC opens these by their name when it compiles, and does not look beside itself.
+        // NVRTC opens these by name when it compiles, without looking in its own folder.
         for builtins in file.parent().into_iter().flat_map(beside_nvrtc) {
             std::mem::forget(open(&builtins).map_err(refuse)?);
         }
@@ -113,14 +113,14 @@ impl Toolkit {
                 .map_err(refuse)?;
             version(&mut major, &mut minor);
         }
-        // It stays loaded.
+        // Keep it loaded.
         std::mem::forget(library);
         Ok(format!("{major}.{minor}"))
     }
 }
 
 fn open(file: &Path) -> Result<Library, libloading::Error> {
-    // SAFETY: NVRTC and its built-in headers do nothing when they are loaded but initialise themselves.
+    // SAFETY: NVRTC and its built-in headers only initialise themselves when loaded.
     unsafe { Library::open(Some(file), RTLD_NOW | RTLD_GLOBAL) }
 }
 

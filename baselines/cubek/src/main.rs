@@ -1,6 +1,7 @@
 //! cubek-attention as a contender of `fa512 bench`: computes and times on request, by the protocol of `baselines/torch/contender.py`.
 //!
-//! By hand: `echo '{"command": "hello"}' | fa512-cubek`. The argument is a Python whose wheels may have CUDA's headers and NVRTC.
+//! To run by hand: `echo '{"command": "hello"}' | fa512-cubek`. The argument is a Python interpreter whose wheels may have CUDA's
+//! headers and NVRTC.
 
 mod candidate;
 mod cuda;
@@ -22,7 +23,7 @@ use candidate::BACKENDS;
 use prepared::{Prepared, caught};
 use protocol::{Answer, Refusal, Request, object};
 
-/// What takes part, as Cargo.toml asks for it.
+/// Versions of the contender's crates, as in Cargo.toml.
 const VERSIONS: [(&str, &str); 2] = [("cubek-attention", "0.3.1"), ("cubecl", "0.11.3")];
 
 /// Answers requests.
@@ -52,7 +53,7 @@ impl Contender {
             Request::Release { id } => {
                 self.prepared.remove(&id);
                 if let Some(client) = &self.client {
-                    // What cannot be given back now is when the process ends.
+                    // Memory that cannot be freed now is freed when the process ends.
                     let _ = client.memory_cleanup();
                 }
                 Ok(object(json!({})))
@@ -68,7 +69,7 @@ impl Contender {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
         let toolkit = cuda::find(variable, python.map(PathBuf::as_path))?;
         let nvrtc = toolkit.load()?;
-        // SAFETY: no other thread runs yet; CubeCL's begin with the client.
+        // SAFETY: no other thread runs yet; CubeCL starts its threads with the client.
         unsafe { std::env::set_var(cuda::VARIABLES[0], &toolkit.root) };
         let device = cubecl::Device::cuda(0).map_err(|error| Refusal::unavailable(format!("CubeCL: {error}")))?;
         let client = self.client.insert(device.client());

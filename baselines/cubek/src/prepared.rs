@@ -1,4 +1,4 @@
-//! A problem on the GPU: the fastest strategy that is right, and its times.
+//! A problem on the GPU: the fastest correct strategy, and its timings.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,18 +19,18 @@ use crate::reference::Reference;
 use crate::shape::{Element, Shape};
 use crate::tensor_file;
 
-/// How long a candidate is timed, µs, and most of its calls.
+/// Time budget for a candidate, µs, and its maximum calls.
 const TRIAL_US: f64 = 1000.0;
 const TRIAL_CALLS: usize = 20;
-/// A candidate whose first call takes so many times as long as the fastest is not timed any longer.
+/// A candidate is dropped if its first call takes this many times as long as the fastest.
 const HOPELESS: f64 = 2.0;
-/// What runs before a sample, µs: meanwhile the host issues the sample, so that the GPU does not wait for it between the events.
+/// Length of the work before a sample, µs: the host issues the sample meanwhile, so that the GPU does not wait between the events.
 const LEAD_US: f64 = 100.0;
-/// Calls by which the cost of issuing one is measured.
+/// Calls used to measure the cost of issuing one.
 const HOST_CALLS: u32 = 32;
-/// Characters of an error that are told.
+/// Maximum characters of an error message.
 const SHOWN_CHARACTERS: usize = 300;
-/// What O is filled with before a candidate computes it: a NaN.
+/// Value of O before a candidate computes it: NaN.
 const UNWRITTEN: u16 = u16::MAX;
 
 /// Q, K and V with O.
@@ -48,7 +48,7 @@ struct Sample {
     calls: usize,
 }
 
-/// A problem that is computed by one candidate.
+/// A problem computed by one candidate.
 pub struct Prepared {
     client: Client,
     problem: Problem,
@@ -60,10 +60,10 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Reads the inputs of `request`, tries its candidates and keeps the fastest that is right.
+    /// Reads the inputs of `request`, tries its candidates and keeps the fastest correct one.
     ///
     /// # Errors
-    /// When the problem is not computed, or by no candidate, with the reason of each.
+    /// If the problem is not supported, or every candidate fails, with the reason of each.
     pub fn new(client: &Client, request: &Prepare) -> Result<Self, Refusal> {
         let candidates = Candidate::of(&request.backend);
         if candidates.is_empty() {
@@ -93,12 +93,12 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// What runs.
+    /// Name of the kept candidate.
     pub fn function(&self) -> String {
         format!("cubek_attention::forward::launch::launch_ref ({})", self.candidate)
     }
 
-    /// Keeps the fastest of `candidates` that is right.
+    /// Keeps the fastest correct one of `candidates`.
     fn choose(&mut self, candidates: &[Candidate], reference: &Reference) -> Result<(), Refusal> {
         let mut best: Option<(f64, Candidate)> = None;
         let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
@@ -126,13 +126,13 @@ impl Prepared {
         Ok(())
     }
 
-    /// Time of a call of the candidate, µs. One that is faster than `fastest` is right, too.
+    /// Time per call of the candidate, µs. The result is checked only if it is faster than `fastest`.
     fn attempt(&self, reference: &Reference, fastest: f64) -> Result<f64, Refusal> {
         if let Some(reason) = self.candidate.refusal(self.problem.queries.columns) {
             return Err(Refusal::invalid(reason));
         }
         caught(|| {
-            // Compiles it.
+            // The first call compiles it.
             self.time(1)?;
             let first = self.time(1)?;
             if first > HOPELESS * fastest {
@@ -158,7 +158,7 @@ impl Prepared {
         Ok(bytes.as_chunks().0.iter().map(|&bytes| u16::from_le_bytes(bytes)).collect())
     }
 
-    /// Time of a call among so many on the first set, µs.
+    /// Time per call, averaged over a number of calls on the first set, µs.
     fn time(&self, calls: usize) -> Result<f64, Refusal> {
         let window = self.client.profile_start().map_err(|error| Refusal::failed(short(&error)))?;
         for _ in 0..calls {
@@ -181,7 +181,7 @@ impl Prepared {
         let tensor = |handle: &Handle, shape: Shape| {
             let Shape { batch, heads, sequence, columns } = shape;
             let strides = shape.strides(self.problem.layout);
-            // SAFETY: the buffer holds as many elements as the shape, which lie at all places that these strides reach.
+            // SAFETY: the buffer has as many elements as the shape, and these strides reach exactly those.
             unsafe {
                 TensorBinding::from_raw_parts(handle.clone(), strides.into(), [batch, heads, sequence, columns].into())
             }
@@ -215,10 +215,10 @@ impl Prepared {
         Ok(object(json!({})))
     }
 
-    /// Makes so many sets of inputs and runs that long.
+    /// Makes a number of input sets and runs for a given time.
     ///
     /// # Errors
-    /// When the driver refuses something.
+    /// If the driver reports an error.
     pub fn warm_up(&mut self, input_sets: usize, milliseconds: f64, host_launch: bool) -> Answer {
         while self.sets.len() < input_sets.max(1) {
             self.sets.push(self.new_set());
@@ -226,7 +226,7 @@ impl Prepared {
         self.calls(self.sets.len())?;
         self.wait()?;
         let host_launch_us = if host_launch { Some(self.host_launch_us()?) } else { None };
-        // A graph, since issuing the calls one by one may take longer than executing them.
+        // As a graph, since issuing calls one by one may take longer than executing them.
         self.capture(self.sets.len())?;
         let begun = Instant::now();
         self.call_us = self.take_sample()?;
@@ -236,18 +236,18 @@ impl Prepared {
         Ok(object(json!({"call_us": self.call_us, "host_launch_us": host_launch_us})))
     }
 
-    /// What issuing a call costs the host, when the GPU does not keep it waiting.
+    /// Host time for issuing a call while the GPU does not block it.
     fn host_launch_us(&self) -> Result<f64, Refusal> {
         let begun = Instant::now();
         self.calls(HOST_CALLS as usize)?;
-        // Calls are issued by a thread of CubeCL's, which answers when it has issued all.
+        // A thread of CubeCL issues the calls; it answers when all are issued.
         self.client.flush().map_err(|error| Refusal::failed(short(&error)))?;
         let us = microseconds(begun.elapsed()) / f64::from(HOST_CALLS);
         self.wait()?;
         Ok(us)
     }
 
-    /// So many calls, on the next set each; the last of them on the last set.
+    /// Issues a number of calls, each on the next set and the last one on the last set.
     fn calls(&self, calls: usize) -> Result<(), Refusal> {
         let sets = self.sets.len();
         let first = sets - calls % sets;
@@ -258,7 +258,7 @@ impl Prepared {
         block_on(self.client.sync()).map_err(|error| Refusal::failed(short(&error)))
     }
 
-    /// Records so many calls as a CUDA graph.
+    /// Records a number of calls as a CUDA graph.
     ///
     /// # Errors
     /// When they cannot be recorded.
@@ -274,7 +274,7 @@ impl Prepared {
     fn record(&self, calls: usize) -> Result<Graph, Refusal> {
         let failed = |error: cubecl::server::ServerError| Refusal::failed(format!("no graph: {}", short(&error)));
         self.client.graph_prepare().map_err(failed)?;
-        // What a recording may not do, allocating above all, is done now.
+        // Allocations and other calls forbidden during capture happen now.
         self.calls(calls)?;
         self.wait()?;
         self.client.start_capture().map_err(failed)?;
@@ -286,7 +286,7 @@ impl Prepared {
     /// Takes a sample.
     ///
     /// # Errors
-    /// When nothing was captured.
+    /// If nothing was captured.
     pub fn sample(&self) -> Answer {
         Ok(object(json!({"us": self.take_sample()?})))
     }
@@ -297,7 +297,7 @@ impl Prepared {
         };
         let failed = |error: String| Refusal::failed(error);
         let replay = |graph: &Graph| {
-            // SAFETY: the sets that the graph reads and writes live as long as `self`, and nothing else uses them meanwhile.
+            // SAFETY: the graph's input sets live as long as `self`, and nothing else uses them meanwhile.
             unsafe { graph.replay() }.map_err(|error| failed(short(&error)))
         };
         replay(lead)?;
@@ -313,7 +313,7 @@ fn microseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-/// What `work` gives; CubeCL tells some errors by panics.
+/// The result of `work`, with panics as errors: CubeCL reports some errors that way.
 pub fn caught<T>(work: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -322,7 +322,7 @@ pub fn caught<T>(work: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal
     })
 }
 
-/// The cause of an error of CubeCL's, which may be pages long, in one line.
+/// The cause of a CubeCL error, which may be pages long, in one line.
 fn short(error: &impl std::fmt::Debug) -> String {
     let text = one_line(&format!("{error:?}"));
     text.rsplit("Caused by: ").next().unwrap_or_default().chars().take(SHOWN_CHARACTERS).collect()

@@ -1,9 +1,9 @@
-//! What is computed, and what cubek-attention does not compute.
+//! Supported problems of cubek-attention.
 
 use crate::protocol::{Prepare, Refusal};
 use crate::shape::{Element, Layout, Shape};
 
-/// Largest relative distance of the scale from 1/√D.
+/// Maximum relative difference of the scale from 1/√D.
 const SCALE_TOLERANCE: f64 = 1e-6;
 
 /// A problem that cubek-attention computes.
@@ -17,15 +17,15 @@ pub struct Problem {
     pub layout: Layout,
     /// The type of all tensors.
     pub element: Element,
-    /// Whether query i attends to no key behind i + S_k − S_q.
+    /// Whether the mask is causal, aligned to the end: query i attends to keys up to i + S_k − S_q.
     pub causal: bool,
 }
 
 impl Problem {
-    /// What `request` asks for, of tensors with these shapes.
+    /// The problem of `request`, with tensors of these shapes.
     ///
     /// # Errors
-    /// With what cubek-attention has no argument for.
+    /// For options that cubek-attention does not support.
     pub fn new(request: &Prepare, queries: Shape, keys: Shape) -> Result<Self, Refusal> {
         let refuse = |what: &str| Err(Refusal::invalid(format!("cubek-attention {what}")));
         let element = match request.element.as_str() {
@@ -73,7 +73,7 @@ mod tests {
 
     const QUERIES: Shape = Shape { batch: 2, heads: 4, sequence: 100, columns: 64 };
 
-    /// What is computed of a request that differs from a plain one by `changes`.
+    /// The problem of a plain request modified by `changes`.
     fn problem(changes: Value, queries: Shape, keys: Shape) -> Result<Problem, Refusal> {
         let mut plain = json!({"command": "prepare", "id": 0, "backend": "accelerated", "q": "q", "k": "k", "v": "v", "layout": "bhsd",
             "rows_around": [null, null], "scale": 0.125, "element": "f16", "bias": null, "slopes": null, "softcap": null});

@@ -1,4 +1,4 @@
-//! What is asked and answered: one JSON object a line, as `baselines/torch/contender.py` describes.
+//! Requests and answers: one JSON object per line, as `baselines/torch/contender.py` describes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,43 +15,43 @@ pub const PROTOCOL: u64 = 4;
 #[derive(Debug, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Request {
-    /// Versions, the device, and for each backend null or why it cannot be used.
+    /// Versions, the device, and for each backend null or the reason why it cannot be used.
     Hello,
-    /// Reads Q, K and V, tries what the backend has, and keeps the fastest of what is right.
+    /// Reads Q, K and V, tries the backend's candidates, and keeps the fastest correct one.
     Prepare(Box<Prepare>),
     /// Writes O to the file at `path`.
     Answer {
-        /// What was prepared.
+        /// Key of the prepared problem.
         id: u64,
         /// A `.npy` file.
         path: PathBuf,
     },
-    /// Copies the inputs to so many sets, runs that long.
+    /// Copies the inputs to a number of sets and runs for a given time.
     WarmUp {
-        /// What was prepared.
+        /// Key of the prepared problem.
         id: u64,
-        /// Sets of inputs.
+        /// Number of input sets.
         input_sets: usize,
-        /// How long it runs.
+        /// Duration of the run.
         milliseconds: f64,
-        /// Whether it is measured what issuing a call costs the host.
+        /// Whether to measure the host's cost of issuing a call.
         host_launch: bool,
     },
-    /// Records so many calls, on the next set of inputs each, as a CUDA graph.
+    /// Records a number of calls, each on the next input set, as a CUDA graph.
     Capture {
-        /// What was prepared.
+        /// Key of the prepared problem.
         id: u64,
-        /// Calls of a sample.
+        /// Calls per sample.
         calls: usize,
     },
     /// Replays the graph between two events.
     Sample {
-        /// What was prepared.
+        /// Key of the prepared problem.
         id: u64,
     },
-    /// Forgets what was prepared.
+    /// Forgets a prepared problem.
     Release {
-        /// What was prepared.
+        /// Key of the prepared problem.
         id: u64,
     },
 }
@@ -59,9 +59,9 @@ pub enum Request {
 /// A problem and its inputs.
 #[derive(Debug, Deserialize)]
 pub struct Prepare {
-    /// What this will be known by.
+    /// Key of the prepared problem.
     pub id: u64,
-    /// Of which strategies the fastest is kept.
+    /// Backend whose fastest candidate is kept.
     pub backend: String,
     /// The file of Q.
     pub q: PathBuf,
@@ -71,21 +71,21 @@ pub struct Prepare {
     pub v: PathBuf,
     /// The order of dimensions.
     pub layout: Layout,
-    /// Rows before a query's own and behind it at which its keys begin and end; null for no limit.
+    /// Window: distances before and behind a query's own row at which its keys begin and end; null for no limit.
     pub rows_around: [Option<i64>; 2],
     /// The factor on scores.
     pub scale: f64,
     /// The type of elements.
     pub element: String,
-    /// A file that is added to scores.
+    /// A file with the bias.
     pub bias: Option<PathBuf>,
-    /// ALiBi's slopes.
+    /// ALiBi slopes.
     pub slopes: Option<Value>,
-    /// What caps scores.
+    /// Softcap.
     pub softcap: Option<f64>,
 }
 
-/// A request that cannot be granted, and of which kind the reason is.
+/// An error with its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     kind: &'static str,
@@ -98,12 +98,12 @@ impl Refusal {
         Self { kind: "unavailable", error: error.into() }
     }
 
-    /// The problem is not computed.
+    /// The problem is not supported.
     pub fn invalid(error: impl Into<String>) -> Self {
         Self { kind: "invalid", error: error.into() }
     }
 
-    /// The rest.
+    /// Any other error.
     pub fn failed(error: impl Into<String>) -> Self {
         Self { kind: "failed", error: error.into() }
     }
@@ -114,7 +114,7 @@ impl Refusal {
     }
 }
 
-/// What is answered, or why it is not.
+/// An answer or an error.
 pub type Answer = Result<Map<String, Value>, Refusal>;
 
 /// The line for `answer`.
@@ -129,10 +129,10 @@ pub fn line(answer: Answer) -> String {
     .to_string()
 }
 
-/// The request in a line.
+/// Parses the request in a line.
 ///
 /// # Errors
-/// When it is none.
+/// If it is not a valid request.
 pub fn request(line: &str) -> Result<Request, Refusal> {
     serde_json::from_str(line).map_err(|error| Refusal::failed(format!("not a request: {error}: {line}")))
 }
@@ -142,7 +142,7 @@ pub fn hello(versions: BTreeMap<String, String>, device: &str, backends: BTreeMa
     Ok(object(json!({"protocol": PROTOCOL, "versions": versions, "device": device, "backends": backends})))
 }
 
-/// The fields of `value`, which is an object.
+/// The fields of `value`, which must be an object.
 pub fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(fields) => fields,
@@ -154,7 +154,7 @@ pub fn object(value: Value) -> Map<String, Value> {
 mod tests {
     use super::*;
 
-    /// A request as `fa512` sends it.
+    /// A request in the form that `fa512` sends.
     pub const PREPARE: &str = r#"{"command": "prepare", "id": 3, "backend": "accelerated", "q": "/t/q.npy", "k": "/t/k.npy",
         "v": "/t/v.npy", "layout": "bshd", "rows_around": [null, 0], "scale": 0.125, "element": "f16", "bias": null,
         "slopes": null, "softcap": null, "first_position": 0}"#;

@@ -1,14 +1,14 @@
-//! Some rows of O in f64, by which candidates that are wrong are left out before the fastest is chosen. The whole of O is checked by
-//! `fa512`.
+//! Reference values of some rows of O in f64, to discard wrong candidates before the fastest is chosen. `fa512` checks the whole
+//! of O.
 
 use half::{bf16, f16};
 
 use crate::problem::Problem;
 use crate::shape::{Element, Shape};
 
-/// Rows of every sequence that are computed, besides the last.
+/// Rows per sequence that are checked, besides the last.
 const ROWS: usize = 5;
-/// Largest distance of an element from its reference, and largest for each unit of the reference.
+/// Absolute and relative tolerance of an element.
 const TOLERANCE: f64 = 2e-2;
 
 /// Rows of O.
@@ -18,7 +18,7 @@ pub struct Reference {
 }
 
 struct Row {
-    /// Place of its first element in O.
+    /// Index of its first element in O.
     at: usize,
     values: Vec<f64>,
 }
@@ -46,7 +46,7 @@ impl Reference {
         }
     }
 
-    /// Where `o` is farther from it than rounding explains, as text.
+    /// Where `o` differs by more than the tolerance, as text; `None` if it does not.
     pub fn difference(&self, o: &[u16]) -> Option<String> {
         self.rows
             .iter()

@@ -1,4 +1,4 @@
-//! How a tensor lies in memory.
+//! Memory layout of tensors.
 
 use serde::Deserialize;
 
@@ -21,7 +21,7 @@ pub enum Element {
     Bf16,
 }
 
-/// B, H, S and D of a tensor, whatever their order in memory.
+/// B, H, S and D of a tensor, independent of their order in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Batch.
@@ -35,7 +35,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of dimensions in the order of `layout`.
+    /// From dimensions in the order of `layout`.
     pub fn of([batch, second, third, columns]: [usize; 4], layout: Layout) -> Self {
         let (heads, sequence) = match layout {
             Layout::Bhsd => (second, third),
@@ -62,7 +62,7 @@ impl Shape {
         }
     }
 
-    /// Elements.
+    /// Number of elements.
     pub fn elements(self) -> usize {
         self.batch * self.heads * self.sequence * self.columns
     }

@@ -14,14 +14,14 @@ use crate::shape::{Element, Layout, Shape};
 pub struct Tensor {
     /// B, H, S and D.
     pub shape: Shape,
-    /// Elements, as bits, in the order of the layout.
+    /// Bits of the elements, in the order of the layout.
     pub bits: Vec<u16>,
 }
 
-/// Reads a file of fp16, or of the bits of bf16 as unsigned integers.
+/// Reads a file of fp16, or of bf16 stored as unsigned integers.
 ///
 /// # Errors
-/// When it cannot be read, or holds something else.
+/// If it cannot be read, or has other contents.
 pub fn read(path: &Path, layout: Layout, element: Element) -> Result<Tensor, Refusal> {
     let failed = |error: std::io::Error| Refusal::failed(format!("{}: {error}", path.display()));
     let file = NpyFile::new(BufReader::new(File::open(path).map_err(failed)?)).map_err(failed)?;
@@ -39,10 +39,10 @@ pub fn read(path: &Path, layout: Layout, element: Element) -> Result<Tensor, Ref
     Ok(Tensor { shape: Shape::of(dimensions, layout), bits })
 }
 
-/// Writes a file likewise.
+/// Writes a file in the same format.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn write(path: &Path, layout: Layout, element: Element, shape: Shape, bits: &[u16]) -> Result<(), Refusal> {
     let dimensions = shape.dimensions(layout).map(|size| size as u64);
     match element {

@@ -1,4 +1,4 @@
-//! Cargo commands that compile device code, and what they say in JSON: diagnostics, and the files that were written.
+//! Runs cargo commands that compile device code, and reads their JSON messages: diagnostics and written files.
 
 use std::io::{BufRead, BufReader, IsTerminal, stderr};
 use std::path::PathBuf;
@@ -10,15 +10,15 @@ use serde_json::Value;
 use crate::cores;
 use crate::device_compiler::TARGET;
 
-/// The crates whose warnings are shown.
+/// Crates whose warnings are shown.
 const OURS: [&str; 3] = ["kernel_gpu", "contract", "planted"];
 
-/// What came of a build.
+/// Result of a build.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Built {
-    /// How many diagnostics were shown.
+    /// Number of diagnostics shown.
     pub diagnostics: usize,
-    /// The files of the last artifact, which is the crate that was asked for.
+    /// Files of the last artifact, which is the requested crate.
     pub files: Vec<PathBuf>,
 }
 
@@ -27,7 +27,7 @@ pub fn format() -> &'static str {
     if stderr().is_terminal() { "json-diagnostic-rendered-ansi" } else { "json" }
 }
 
-/// Runs a cargo command that compiles `package` and writes JSON messages, on cores that are free, and shows its diagnostics.
+/// Runs a cargo command that compiles `package` with JSON messages, on free cores, and shows its diagnostics.
 pub fn run(mut cargo: Command, package: &str) -> Result<Built> {
     let _core = cores::acquire()?;
     cores::share_with(&mut cargo);
@@ -63,7 +63,7 @@ fn diagnostic(message: &Value) -> Option<String> {
         return None;
     }
     let text = message["message"].as_str()?;
-    // rustc warns about every PTX version feature and has no way to allow it.
+    // rustc warns about every PTX version feature and cannot be told to allow it.
     if text.starts_with("unstable feature specified for `-Ctarget-feature`") || text.ends_with("warning emitted") {
         return None;
     }

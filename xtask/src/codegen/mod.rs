@@ -1,8 +1,7 @@
 //! From kernel source to PTX text.
 //!
-//! A code generator is a compiler that accepts a package with kernels and writes PTX; everything after the PTX (launch bounds,
-//! checks, manifest) is the same for all of them. To add another, implement [`CodeGenerator`] in a file of its own and
-//! name it in [`Name`].
+//! A code generator is a compiler that takes a package with kernels and writes PTX. The steps after that (launch bounds, checks,
+//! manifest) are the same for all. To add one, implement [`CodeGenerator`] in a file of its own and name it in [`Name`].
 
 mod candidate_list;
 mod messages;
@@ -33,12 +32,12 @@ pub struct Package {
     pub folder: &'static str,
 }
 
-/// What is compiled to one PTX file, and for which GPUs.
+/// Input of one PTX file, and its target GPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The package.
     pub package: Package,
-    /// Its cargo feature that compiles the entries.
+    /// Its cargo feature that enables the entries.
     pub cargo_feature: &'static str,
     /// Lowest or only GPU, as in `sm_80` or `sm_90a`; becomes the PTX's `.target`.
     pub cpu: &'static str,
@@ -56,7 +55,7 @@ const KERNELS: Package = Package { name: "kernel-gpu", folder: "kernel-gpu" };
 pub struct FamilyTarget {
     /// The family.
     pub family: Family,
-    /// How it is compiled.
+    /// How to compile it.
     pub target: Target,
 }
 
@@ -85,12 +84,12 @@ pub const FAMILY_TARGETS: [FamilyTarget; 2] = [
     },
 ];
 
-/// What a code generator made of one target.
+/// Output of a code generator for one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
-    /// The PTX as the compiler wrote it.
+    /// The compiler's PTX, unmodified.
     pub ptx: String,
-    /// How many warnings it had about the source.
+    /// Number of warnings about the source.
     pub warnings: usize,
 }
 
@@ -99,7 +98,7 @@ pub trait CodeGenerator: Sync {
     /// Name and version for the manifest.
     fn identity(&self) -> manifest::CodeGenerator;
 
-    /// Whether it makes an entry of `variant`.
+    /// Whether it compiles an entry of `variant`.
     fn has(&self, variant: &Variant) -> bool {
         let _ = variant;
         true
@@ -110,23 +109,23 @@ pub trait CodeGenerator: Sync {
         false
     }
 
-    /// Compiles what the entries of a target are built on, where nothing was compiled for its GPU so far.
+    /// Compiles the dependencies of a target's entries, if that has not been done for its GPU.
     fn prepare(&self, target: &Target) -> Result<()> {
         let _ = target;
         Ok(())
     }
 
-    /// Compiles the entries of one target; what the compiler has to say about the source goes to the user.
+    /// Compiles the entries of one target; diagnostics go to the user.
     fn compile(&self, target: &Target) -> Result<Compiled>;
 
-    /// The same compiler for the candidates that the Rust file `list` declares, in place of the variants. Each `worker` has a
-    /// target folder of its own, so that several compile at the same time. `None` where it does not know how.
+    /// The same compiler for the candidates declared by the Rust file `list` instead of the variants. Each `worker` has its own target
+    /// folder, so that several can compile at once. `None` if not supported.
     fn for_candidates(&self, list: &Path, worker: usize) -> Option<Box<dyn CodeGenerator>> {
         let _ = (list, worker);
         None
     }
 
-    /// Shows what clippy says about the device half and returns how many warnings that were; `None` without clippy.
+    /// Shows clippy's diagnostics for the device code and returns the number of warnings; `None` without clippy.
     fn lint(&self, target: &Target) -> Result<Option<usize>>;
 }
 
@@ -162,7 +161,7 @@ impl Choice {
         Self { codegen: Name::RustCuda, rust_cuda: checkout }
     }
 
-    /// Where its PTX goes unless told otherwise.
+    /// Default folder of its PTX.
     pub fn folder(&self, workspace: &Workspace) -> PathBuf {
         match self.codegen {
             Name::Rustc => workspace.ptx(),
@@ -178,7 +177,7 @@ impl Choice {
         }
     }
 
-    /// The code generator: rustc is provisioned when this machine has none, Rust-CUDA is here or [`NotInstalled`].
+    /// Opens the code generator. rustc is provisioned if missing; Rust-CUDA must be installed, else [`NotInstalled`].
     pub fn open(&self, environment: &Environment, workspace: &Workspace) -> Result<Box<dyn CodeGenerator>> {
         match self.codegen {
             Name::Rustc => choose(environment, workspace),
@@ -190,12 +189,12 @@ impl Choice {
     }
 }
 
-/// Whether `error` says that the code generator that was asked for is not on this machine.
+/// Whether `error` says that the requested code generator is not installed.
 pub fn is_not_installed(error: &anyhow::Error) -> bool {
     error.is::<NotInstalled>()
 }
 
-/// The default code generator; its compiler is provisioned when there is none.
+/// The default code generator; its compiler is provisioned if missing.
 pub fn choose(environment: &Environment, workspace: &Workspace) -> Result<Box<dyn CodeGenerator>> {
     let compiler = provision::device_compiler(environment, workspace)?;
     Ok(Box::new(rustc::Rustc::new(compiler, environment.cargo(), workspace.clone())))

@@ -1,7 +1,7 @@
-//! Takes the place of CubeCL's LLVM backend.
+//! Replaces CubeCL's LLVM backend.
 //!
-//! The build of the real crate downloads an LLVM from GitHub. cubecl-cuda always has both backends, and its feature `cpp` chooses the
-//! other: CUDA C++, compiled by NVRTC. What is here is what cubecl-cuda names; nothing of it is called with that feature.
+//! The build of the real crate downloads an LLVM from GitHub. cubecl-cuda always contains both backends; its feature `cpp` selects
+//! the other one, CUDA C++ compiled by NVRTC. This crate has the items that cubecl-cuda names; none is called with that feature.
 
 use cubecl_core::ir::nvidia::SmArch;
 use cubecl_core::prelude::KernelDefinition;
@@ -13,11 +13,11 @@ use nvptx::ptx_version::PtxVersion;
 /// The backend.
 #[derive(Clone, Debug)]
 pub struct PlironCompiler {
-    /// What it compiles for.
+    /// Target of a compilation.
     pub target: LlvmTarget,
 }
 
-/// What the backend compiles for.
+/// GPU vendor of the target.
 #[derive(Clone, Copy, Debug)]
 pub enum LlvmTarget {
     /// NVIDIA GPUs.
@@ -33,13 +33,13 @@ pub struct PlironOptions {
     pub sm_arch: Option<SmArch>,
     /// The version of PTX.
     pub ptx_version: Option<PtxVersion>,
-    /// Whether scalars are in the parameters.
+    /// Whether scalars are passed as parameters.
     pub grid_constants: bool,
-    /// What else there is, which cubecl-cuda leaves as it is.
+    /// Further options, left at their defaults by cubecl-cuda.
     pub others: (),
 }
 
-/// What a compilation gives.
+/// Result of a compilation.
 #[derive(Clone, Debug)]
 pub enum PlironArtifact {
     /// PTX.
@@ -49,18 +49,18 @@ pub enum PlironArtifact {
 /// PTX of a kernel.
 #[derive(Clone, Debug)]
 pub struct NvptxModule {
-    /// The PTX, which ends by a zero.
+    /// The PTX, NUL-terminated.
     pub ptx: Vec<core::ffi::c_char>,
-    /// LLVM's text of it.
+    /// LLVM IR of the kernel.
     pub ir: String,
     /// Shared memory of a launch, bytes.
     pub shared_memory_size: usize,
-    /// What the kernel does with each buffer.
+    /// Access of the kernel to each buffer.
     pub io: Vec<BufferIOAttr>,
 }
 
 impl PlironCompiler {
-    /// Not here.
+    /// Not available.
     ///
     /// # Errors
     /// Always: cubecl-cuda was built without its feature `cpp`.
@@ -115,7 +115,7 @@ pub mod shared {
             Nvptx,
         }
 
-        /// Would leave only what the backend compiles; the other backend, which runs, compiles all.
+        /// Would restrict types to those of the LLVM backend; the backend in use compiles all of them.
         pub fn restrict_features(_: &mut DeviceProperties, _: GpuTarget) {}
     }
 }
