@@ -1,4 +1,4 @@
-//! A call whose kernel is loaded allocates nothing.
+//! A call whose kernel is already loaded allocates no host memory.
 
 mod common;
 
@@ -12,23 +12,23 @@ use fa512::{GpuFacts, Layout, Mask, Module, Problem, Shape, contract};
 use common::attention::Case;
 use common::{gpu, machine, raw};
 
-/// The system's allocator, which counts what each thread asks for. (The simulated driver has one of its own.)
+/// The system's allocator with a count of each thread's allocations. (The simulated driver has its own allocator.)
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u32> = const { Cell::new(0) };
 }
 
-// SAFETY: all is passed on to the system's allocator.
+// SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: MemoryLayout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: passed on.
+        // SAFETY: the caller's promises are those of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: MemoryLayout) {
-        // SAFETY: passed on.
+        // SAFETY: the caller's promises are those of the system's allocator.
         unsafe { System.dealloc(memory, layout) }
     }
 }

@@ -1,4 +1,4 @@
-//! What the other tests rely on: where the checks of a call are switched off, the simulator notices. In a process of its own,
+//! Premise of the other tests: with the checks of a call switched off, the simulator reports a finding. In a process of its own,
 //! since the context is lost.
 
 mod common;

@@ -1,4 +1,4 @@
-//! PTX of the program's own, planned with the contract and launched by the library, on the simulated driver.
+//! The program's own PTX, planned with the contract and launched by the library, on the simulated driver.
 
 mod common;
 
@@ -16,7 +16,7 @@ use common::{findings, gpu, machine, raw};
 /// The files of a PTX folder that hold kernels.
 const FILES: [&str; 2] = ["sm_80.ptx", "sm_90a.ptx"];
 
-/// The PTX that the library under test was built with; `None`, with a word to stderr, where it is no longer there.
+/// The PTX with which the library under test was built; `None`, with a message on stderr, if it no longer exists.
 fn ptx(file: &str) -> Option<CString> {
     let folder = option_env!("FA512_PTX_DIR").map_or_else(|| "../../target/ptx".into(), PathBuf::from);
     let path = folder.join(file);
@@ -29,7 +29,7 @@ fn ptx(file: &str) -> Option<CString> {
     }
 }
 
-/// A kernel without work that takes parameters of these sizes.
+/// A kernel with an empty body that takes parameters of these sizes.
 fn kernel(entry: &str, parameters: &[usize]) -> CString {
     let parameter = |(index, bytes)| format!(".param .align 8 .b8 p{index}[{bytes}]");
     let parameters: Vec<_> = parameters.iter().enumerate().map(parameter).collect();
@@ -98,7 +98,7 @@ fn every_kernel_of_a_module_computes_what_it_was_planned_for() {
     }
     let all = problems().flat_map(variants).count();
     assert_eq!(launched, 2 * all, "every variant is in one of {FILES:?}");
-    // Other tests of this process load what is not PTX.
+    // Other tests of this process load text that is not PTX.
     let findings = findings();
     let of_launches: Vec<_> = findings.lines().filter(|line| !line.contains("cuLibrary")).collect();
     assert!(of_launches.is_empty(), "{findings}");
@@ -114,7 +114,7 @@ fn ptx_that_does_not_compile_is_refused_with_the_compilers_words() {
     assert_eq!((action.as_str(), name.as_str()), ("loading PTX", "CUDA_ERROR_INVALID_PTX"));
     assert!(log.contains('6'), "the line: {log}");
     std::thread::scope(|scope| {
-        // Without a context a driver may find out when a kernel is wanted.
+        // Without a context, a driver may report an invalid kernel only when it is looked up.
         let refused = scope.spawn(|| Module::load(broken).and_then(|module| module.check_parameters("broken", &[])));
         let error = refused.join().unwrap().unwrap_err().to_string();
         assert!(error.contains("loading PTX: CUDA_ERROR_INVALID_PTX") && error.contains('6'), "{error}");

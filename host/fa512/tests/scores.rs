@@ -1,4 +1,4 @@
-//! Softcap, ALiBi and bias through the simulated driver: right results, no findings, and wrong tensors named.
+//! Softcap, ALiBi and bias through the simulated driver: correct results, no findings, and wrong tensors named in errors.
 
 mod common;
 
@@ -22,13 +22,13 @@ fn bias(batch: u64, head: u64, row: u64) -> ScoreMod {
     ScoreMod { bias: Some(Strides { batch, head, row }), ..ScoreMod::NONE }
 }
 
-/// Calls `forward`, which is said to be sound: the tensors of a case live until its check has synchronised.
+/// Calls `forward`. This is sound: the tensors of a case live until its check has synchronised.
 fn forward(case: &Case, addresses: Addresses) -> Result<(), Error> {
-    // SAFETY: as said; what is wrong with the addresses is what the call has to find.
+    // SAFETY: see above; finding wrong addresses is the purpose of the call.
     unsafe { fa512::forward(&case.problem, addresses, raw(&case.stream)) }
 }
 
-/// Computes a case and requires the results to be right, LSE too.
+/// Computes a case and requires correct O and LSE.
 fn compute(case: &Case) {
     forward(case, case.addresses()).unwrap();
     case.check(true);
@@ -136,7 +136,7 @@ mod slices {
         let mut case = Case::new(problem(Shape::new(1, 2, 40), Mask::Full, score_mod), &stream);
         let Case { problem, q, k, v, o, lse, bias, slopes, .. } = &mut case;
         let elements = 2 * 40 * 64;
-        // SAFETY: every 16 bits are an f16.
+        // SAFETY: every 16-bit pattern is a valid f16.
         let [q, k, v] = [q, k, v].map(|slice| unsafe { slice.transmute::<f16>(elements) }.unwrap());
         // SAFETY: as above.
         let mut o = unsafe { o.transmute_mut::<f16>(elements) }.unwrap();
@@ -168,7 +168,7 @@ mod slices {
         let mut case = Case::packed_problem(problem, &[0, 9, 30], &stream);
         let Case { problem, q, k, v, o, lse, cu_seqlens, slopes, .. } = &mut case;
         let elements = 30 * 2 * 64;
-        // SAFETY: every 16 bits are an f16.
+        // SAFETY: every 16-bit pattern is a valid f16.
         let [q, k, v] = [q, k, v].map(|slice| unsafe { slice.transmute::<f16>(elements) }.unwrap());
         // SAFETY: as above.
         let mut o = unsafe { o.transmute_mut::<f16>(elements) }.unwrap();
@@ -187,7 +187,7 @@ mod slices {
         let problem = problem(shape, Mask::Causal, ALIBI).aligned(Alignment::BottomRight);
         let mut case = Case::padded(problem, [&[20, 7], &[11, 30]], &stream);
         let Case { problem, q, k, v, o, lse, seqused, slopes, .. } = &mut case;
-        // SAFETY: every 16 bits are an f16.
+        // SAFETY: every 16-bit pattern is a valid f16.
         let [q, k, v] = [(q, 20), (k, 30), (v, 30)]
             .map(|(slice, rows)| unsafe { slice.transmute::<f16>(2 * rows * 2 * 64) }.unwrap());
         // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Calls through the simulated driver: right results, no findings, and wrong input named before anything is launched.
+//! Calls through the simulated driver: correct results, no findings, and wrong inputs named in errors before any launch.
 
 mod common;
 #[path = "simulated/lengths.rs"]
@@ -17,13 +17,13 @@ fn problem(batch: u32, heads: u32, sequence: u32, mask: Mask) -> Problem {
     Problem::new(Shape::new(batch, heads, sequence), mask, Layout::Bhsd).unwrap()
 }
 
-/// Calls `forward`, which is said to be sound: the tensors of a case live until its check has synchronised.
+/// Calls `forward`. This is sound: the tensors of a case live until its check has synchronised.
 fn forward(case: &Case, addresses: Addresses) -> Result<(), Error> {
-    // SAFETY: as said; what is wrong with the addresses is what the call has to find.
+    // SAFETY: see above; finding wrong addresses is the purpose of the call.
     unsafe { fa512::forward(&case.problem, addresses, raw(&case.stream)) }
 }
 
-/// Computes a case and requires the results to be right, LSE too.
+/// Computes a case and requires correct O and LSE.
 fn compute(case: &Case) {
     forward(case, case.addresses()).unwrap();
     case.check(true);
@@ -273,7 +273,7 @@ fn a_thread_without_a_context_is_told_so() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
     let case = Case::new(problem(1, 1, 64, Mask::Full), &stream);
-    // Here, since cudarc makes its context current wherever it is asked for an address.
+    // Here, since cudarc makes its context current when it is asked for an address.
     let addresses = case.addresses();
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| forward(&case, addresses));
@@ -358,7 +358,7 @@ fn slices_of_cudarc_are_checked_by_their_length_and_context() {
     let mut case = Case::new(problem(1, 1, 50, Mask::Full), &stream);
     let Case { problem, q, k, v, o, lse, .. } = &mut case;
     let elements = 50 * 64;
-    // SAFETY: every 16 bits are an f16.
+    // SAFETY: every 16-bit pattern is a valid f16.
     let [q, k, v] = [q, k, v].map(|slice| unsafe { slice.transmute::<half::f16>(elements) }.unwrap());
     // SAFETY: as above.
     let mut o = unsafe { o.transmute_mut::<half::f16>(elements) }.unwrap();
@@ -381,7 +381,7 @@ fn slices_of_bf16_make_it_a_problem_of_bf16() {
     let mut case = Case::new(case.with_element(Element::Bf16), &stream);
     let Case { problem, q, k, v, o, lse, .. } = &mut case;
     let elements = 50 * 64;
-    // SAFETY: every 16 bits are a bf16.
+    // SAFETY: every 16-bit pattern is a valid bf16.
     let [q, k, v] = [q, k, v].map(|slice| unsafe { slice.transmute::<half::bf16>(elements) }.unwrap());
     // SAFETY: as above.
     let mut o = unsafe { o.transmute_mut::<half::bf16>(elements) }.unwrap();

@@ -1,24 +1,24 @@
-//! Commands that documents show, in code blocks and in text.
+//! Checks commands in documents, in code blocks and in code spans.
 //!
-//! In a block, a command ends where a comment, a pipe or a redirection begins, or a description after two spaces. One that
-//! is abbreviated with `…` is not checked. Words in capitals, as in `--seq N`, stand for values. In text a
-//! command may leave out what it requires, since it may be no more than the command's name.
+//! In a block, a command ends at a comment, a pipe, a redirection, or a description after two spaces. A command abbreviated with
+//! `…` is not checked. Words in capitals, as in `--seq N`, stand for values. In text a command may omit required arguments, since
+//! it may be just the command's name.
 
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::{Document, Problem};
 
-/// How documents write the start of a command, and what it stands for.
+/// A form in which documents write the start of a command, and its meaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Form<'a> {
-    /// The first words; of the very first only the file name counts, so that `target/release/fa512` is `fa512`.
+    /// The first words. Of the very first only the file name counts, so that `target/release/fa512` matches `fa512`.
     pub words: &'a [&'a str],
-    /// Arguments of the program that these words stand for.
+    /// Arguments of the program for which these words stand.
     pub arguments: &'a [&'a str],
 }
 
-/// Where a command stands.
+/// Where a command occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Block,
@@ -61,20 +61,20 @@ fn rejection<Program: Parser>(form: &Form<'_>, command: &[String], place: Place)
     (!excused).then(|| first_paragraph(&error.to_string()))
 }
 
-/// What clap's message says before tips, usage, and how to ask for help; in one line.
+/// Clap's error message in one line, without tips, usage and the hint about help.
 fn first_paragraph(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     lines.join(" ")
 }
 
-/// Whether the value that is wrong is a placeholder, as in `--seq N`.
+/// Whether the invalid value is a placeholder, as in `--seq N`.
 fn has_placeholder(error: &clap::Error) -> bool {
     let is_placeholder = |value: &str| !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_uppercase());
     matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if is_placeholder(value))
 }
 
 impl Form<'_> {
-    /// What follows the first words in `command`, if it has this form.
+    /// The words of `command` after the first words, if it has this form.
     fn rest<'c>(&self, command: &'c [String]) -> Option<&'c [String]> {
         let (start, rest) = command.split_at_checked(self.words.len())?;
         let file_name = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
@@ -86,7 +86,7 @@ impl Form<'_> {
     }
 }
 
-/// The commands in a line for a shell, each in words, without variables in front and redirections behind.
+/// The commands in a shell line, split into words, without leading variables and trailing redirections.
 fn simple_commands(line: &str) -> Vec<Vec<String>> {
     let line = line.trim().trim_start_matches("$ ");
     let line = line.split_once("  ").map_or(line, |(command, _description)| command);

@@ -1,4 +1,4 @@
-//! What the checks need of a Markdown document.
+//! Parsed Markdown documents.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub struct Located {
     pub text: String,
 }
 
-/// A Markdown document, taken apart.
+/// A parsed Markdown document.
 #[derive(Clone, Debug)]
 pub struct Document {
     /// Its path, relative to the root of the workspace.
@@ -28,12 +28,12 @@ pub struct Document {
     pub code_spans: Vec<Located>,
     /// The lines of code blocks; lines that end with a backslash are joined with the next.
     pub code_lines: Vec<Located>,
-    /// What links to its headings put behind the `#`.
+    /// Anchors of its headings.
     pub anchors: BTreeSet<String>,
 }
 
 impl Document {
-    /// Takes `text` apart.
+    /// Parses `text`.
     pub fn new(path: &Path, text: &str) -> Self {
         let mut document = Self {
             path: path.to_owned(),

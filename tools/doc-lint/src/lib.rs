@@ -1,7 +1,7 @@
-//! Checks the Markdown documents of a workspace: links lead somewhere ([`links`]), files that are named exist
-//! ([`paths`]), and commands that are shown are accepted by the programs they are for ([`commands`]).
+//! Checks the Markdown documents of a workspace: link targets exist ([`links`]), named files exist ([`paths`]), and commands are
+//! accepted by their programs ([`commands`]).
 //!
-//! Programs check their own commands, in a test of theirs: only they know their arguments.
+//! Each program checks its own commands in a test, since only it knows its arguments.
 
 pub mod commands;
 mod document;
@@ -15,7 +15,7 @@ pub use tree::Tree;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Something a document says that is not so.
+/// An error in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The document, relative to the root of the workspace.
@@ -38,10 +38,10 @@ pub fn workspace_root() -> &'static Path {
     root.expect("the crate lies two folders below the root of the workspace")
 }
 
-/// Ends a test with a list of `problems`, if there are any.
+/// Fails a test with a list of `problems`, if there are any.
 ///
 /// # Panics
-/// When there are problems.
+/// If there are problems.
 pub fn assert_none(problems: &[Problem]) {
     let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
     assert!(problems.is_empty(), "{} problems in the documents:\n{}", problems.len(), lines.join("\n"));

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::{Document, Problem, Tree};
 
-/// The relative links in `documents` that lead to no file of the tree, or to no heading of the document they lead to.
+/// Relative links in `documents` to missing files or to missing headings.
 pub fn check(tree: &Tree, documents: &[Document]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for document in documents {
@@ -38,7 +38,7 @@ fn follow(tree: &Tree, documents: &[Document], from: &Document, destination: &st
     }
 }
 
-/// Where `destination` in the document at `from` leads, relative to the root; none when it leads out of it.
+/// Target of `destination` in the document `from`, relative to the root; `None` if it leaves the root.
 fn resolve(from: &Path, destination: &str) -> Option<PathBuf> {
     let mut path = from.parent()?.to_owned();
     for component in Path::new(destination).components() {

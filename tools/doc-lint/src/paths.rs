@@ -4,11 +4,11 @@ use std::path::Path;
 
 use crate::{Document, Problem, Tree};
 
-/// Characters of patterns and placeholders, which name no file.
+/// Characters of patterns and placeholders, which are not file names.
 const NOT_IN_PATHS: &[char] = &[' ', '*', '{', '}', '<', '>', '(', ')', '$', '…', '=', '"'];
 
-/// The code spans that name a file or folder that the tree does not have: paths from a top-level folder of the workspace,
-/// and Rust files by the end of their path.
+/// Code spans that name a missing file or folder: paths from a top-level folder of the workspace, and Rust files by the end
+/// of their path.
 pub fn check(tree: &Tree, documents: &[Document]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for document in documents {

@@ -6,9 +6,9 @@ use std::{fs, io};
 
 use crate::Document;
 
-/// cargo's folder of build outputs, unless it is told another.
+/// cargo's default folder of build outputs.
 const BUILD_OUTPUTS: &str = "target";
-/// File that cargo puts into folders of build outputs that it made itself.
+/// File that cargo puts into its own folders of build outputs.
 const BUILD_OUTPUT_TAG: &str = "CACHEDIR.TAG";
 
 /// Every file and folder below a root, without hidden ones and build outputs.
@@ -23,7 +23,7 @@ impl Tree {
     /// Reads the tree below `root`.
     ///
     /// # Errors
-    /// What the file system says about a folder that cannot be read.
+    /// Those of reading a folder.
     pub fn read(root: &Path) -> io::Result<Self> {
         let mut tree = Self { root: root.to_owned(), files: BTreeSet::new(), folders: BTreeSet::new() };
         tree.enter(PathBuf::new())?;
@@ -51,7 +51,7 @@ impl Tree {
     /// The Markdown documents.
     ///
     /// # Errors
-    /// What the file system says about a document that cannot be read.
+    /// Those of reading a document.
     pub fn documents(&self) -> io::Result<Vec<Document>> {
         let is_document = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "md");
         let documents = self.files.iter().filter(is_document);

@@ -1,4 +1,4 @@
-//! Problems with random inputs on a GPU, and what comes out of them in f64.
+//! Problems with random inputs on a GPU, and their results in f64.
 
 use cudarc::driver::{CudaSlice, CudaStream};
 use fa512::{Addresses, Element, Layout, Mask, Packing, Problem, Shape, Slopes, Strides, Tensor, View};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::address;
 
-/// What outputs hold before: a NaN of either type, which no attention is.
+/// Initial contents of outputs: a NaN in both types, which attention never produces.
 const UNTOUCHED: u16 = 0x7fe1;
 
 /// A problem with its tensors on a GPU.
@@ -20,15 +20,15 @@ pub struct Case {
     pub v: CudaSlice<u16>,
     pub o: CudaSlice<u16>,
     pub lse: CudaSlice<f32>,
-    /// Of packed sequences.
+    /// For packed sequences.
     pub cu_seqlens: Option<CudaSlice<i32>>,
-    /// Of K and V, where those have their own.
+    /// For packed sequences with separate lengths of K and V.
     pub cu_seqlens_k: Option<CudaSlice<i32>>,
-    /// How many rows of Q the entries of a padded batch use, and of K and V.
+    /// Used rows of each entry of a padded batch: of Q, and of K and V.
     pub seqused: Option<[CudaSlice<i32>; 2]>,
-    /// Of problems with a bias.
+    /// For problems with a bias.
     pub bias: Option<CudaSlice<u16>>,
-    /// Of problems with ALiBi.
+    /// For problems with ALiBi.
     pub slopes: Option<CudaSlice<f32>>,
     scores: Scores,
     inputs: [Vec<u16>; 3],
@@ -36,7 +36,7 @@ pub struct Case {
     sequences: Vec<[Range<u32>; 2]>,
 }
 
-/// What changes of scores read.
+/// Inputs of score modifications.
 struct Scores {
     bias: Option<Vec<u16>>,
     slopes: Option<Vec<f32>>,
@@ -67,7 +67,7 @@ impl Scores {
     }
 }
 
-/// Elements of a buffer that a tensor takes.
+/// Elements of a buffer that a tensor spans.
 fn elements(problem: &Problem, tensor: Tensor) -> usize {
     (problem.extent(tensor) + problem.views().of(tensor).offset) as usize
 }
@@ -86,7 +86,7 @@ fn encode(element: Element, value: f64) -> u16 {
     }
 }
 
-/// Numbers between -1 and 1, the same for the same seed.
+/// Numbers between -1 and 1, determined by the seed.
 fn random(element: Element, count: usize, seed: u64) -> Vec<u16> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -99,7 +99,7 @@ fn random(element: Element, count: usize, seed: u64) -> Vec<u16> {
 }
 
 impl Case {
-    /// The tensors of `problem` in memory of the stream's GPU.
+    /// The tensors of `problem` on the stream's GPU.
     pub fn new(problem: Problem, stream: &Arc<CudaStream>) -> Self {
         let input = |tensor, seed| random(problem.element(), elements(&problem, tensor), seed);
         let inputs = [input(Tensor::Q, 1), input(Tensor::K, 2), input(Tensor::V, 3)];
@@ -132,12 +132,12 @@ impl Case {
         }
     }
 
-    /// Packed sequences of two heads: `rows` rows, `cu_seqlens` as it is given.
+    /// Packed sequences with two heads and `rows` rows; `cu_seqlens` is used as given.
     pub fn packed(rows: u32, cu_seqlens: &[i32], mask: Mask, stream: &Arc<CudaStream>) -> Self {
         Self::packed_of(Element::F16, rows, cu_seqlens, mask, stream)
     }
 
-    /// The same of another element type.
+    /// The same with another element type.
     pub fn packed_of(element: Element, rows: u32, cu_seqlens: &[i32], mask: Mask, stream: &Arc<CudaStream>) -> Self {
         let problem = Problem::new(Shape::new(1, 2, rows), mask, Layout::Bshd).unwrap().with_element(element);
         Self::packed_problem(problem, cu_seqlens, stream)
@@ -152,7 +152,7 @@ impl Case {
         Self { cu_seqlens: Some(lengths), sequences, ..Self::new(problem, stream) }
     }
 
-    /// Packed sequences whose keys have lengths of their own.
+    /// Packed sequences with separate lengths of K and V.
     pub fn separate(problem: Problem, cu_seqlens: &[i32], cu_seqlens_k: &[i32], stream: &Arc<CudaStream>) -> Self {
         let packing = Packing::separate(cu_seqlens.len() as u32 - 1, problem.shape().sequence);
         let problem = problem.packed(packing).unwrap();
@@ -163,7 +163,7 @@ impl Case {
         Self { cu_seqlens: Some(cu_seqlens), cu_seqlens_k: Some(cu_seqlens_k), sequences, ..Self::new(problem, stream) }
     }
 
-    /// A padded batch whose entries use so many of their rows of Q, and of K and V.
+    /// A padded batch whose entries use the given numbers of rows of Q, and of K and V.
     pub fn padded(problem: Problem, used: [&[i32]; 2], stream: &Arc<CudaStream>) -> Self {
         let Shape { sequence, kv_sequence, .. } = problem.shape();
         let of = |entry: u32, room: u32, used: i32| entry * room..entry * room + used as u32;
@@ -173,7 +173,7 @@ impl Case {
         Self { seqused, sequences, ..Self::new(problem.padded().unwrap(), stream) }
     }
 
-    /// Where the tensors are.
+    /// Device addresses of the tensors.
     pub fn addresses(&self) -> Addresses {
         let stream = &self.stream;
         let [q, k, v, o] = [&self.q, &self.k, &self.v, &self.o].map(|slice| address(slice, stream));
@@ -196,7 +196,7 @@ impl Case {
         }
     }
 
-    /// Forgets what outputs hold.
+    /// Resets the outputs.
     pub fn clear(&mut self) {
         let (o, lse) = (vec![UNTOUCHED; self.o.len()], vec![f32::NAN; self.lse.len()]);
         self.stream.memcpy_htod(&o, &mut self.o).expect("copied");
@@ -204,21 +204,21 @@ impl Case {
         self.stream.synchronize().expect("copied");
     }
 
-    /// Whether O and LSE hold what they held before.
+    /// Whether O and LSE have their initial contents.
     pub fn is_untouched(&self) -> bool {
         self.stream.synchronize().expect("synchronized");
         self.stream.clone_dtoh(&self.o).expect("copied").iter().all(|&bits| bits == UNTOUCHED)
             && self.stream.clone_dtoh(&self.lse).expect("copied").iter().all(|value| value.is_nan())
     }
 
-    /// Requires O and LSE to be those of the problem, to the accuracy of the element type, and rows of no sequence to be as they were.
+    /// Requires O and LSE to match the reference within the accuracy of the element type, and rows of no sequence to be unchanged.
     pub fn check(&self, with_lse: bool) {
         self.stream.synchronize().expect("the kernel ran");
         let o = self.stream.clone_dtoh(&self.o).expect("copied");
         let lse = self.stream.clone_dtoh(&self.lse).expect("copied");
         let (shape, views) = (self.problem.shape(), self.problem.views());
         let columns = shape.head_dim as usize;
-        // bf16 has three bits less.
+        // bf16 has three fraction bits fewer.
         let coarseness = if self.problem.element() == Element::F16 { 1.0 } else { 8.0 };
         let mut row = 0;
         for batch in 0..shape.batch {

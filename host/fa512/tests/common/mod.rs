@@ -15,19 +15,19 @@ unsafe extern "C" {
     fn dlerror() -> *const c_char;
 }
 
-/// Where the simulator reports what it finds.
+/// File in which the simulator reports findings.
 fn report() -> &'static PathBuf {
     static REPORT: OnceLock<PathBuf> = OnceLock::new();
     REPORT.get_or_init(|| {
         let report =
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-findings.txt", env!("CARGO_CRATE_NAME")));
-        // The simulator writes to the end of what is there.
+        // The simulator appends to an existing file.
         let _ = std::fs::remove_file(&report);
         report
     })
 }
 
-/// Makes the machine, once a process. `None`, with a word to stderr, where the library has no kernels to test.
+/// Creates the machine, once per process. `None`, with a message on stderr, if the library was built without kernels.
 pub fn machine() -> Option<()> {
     static MACHINE: OnceLock<()> = OnceLock::new();
     if fa512::kernels().next().is_none() {
@@ -42,7 +42,7 @@ pub fn machine() -> Option<()> {
     Some(())
 }
 
-/// Loads the simulated driver under the name that everybody asks for.
+/// Loads the simulated driver under the driver's usual name.
 fn simulate() {
     for (name, value) in
         [("PTX_SIM_GPUS", "2"), ("PTX_SIM_ARCH", "90"), ("PTX_SIM_MULTIPROCESSORS", "2"), ("PTX_SIM_THREADS", "1")]
@@ -56,19 +56,19 @@ fn simulate() {
     let library = test.with_file_name("liblibcuda_sim.so");
     let name = CString::new(library.to_str().expect("UTF-8")).expect("no NUL");
     const RTLD_NOW: c_int = 2;
-    // SAFETY: the name ends in NUL. The library's soname is libcuda.so.1, so that who opens that gets this one.
+    // SAFETY: the name ends in NUL. The library's soname is libcuda.so.1, so a later load of that name gets this library.
     if unsafe { dlopen(name.as_ptr(), RTLD_NOW) }.is_null() {
-        // SAFETY: the call before failed, so that there is a text.
+        // SAFETY: the call before failed, so there is an error text.
         panic!("{}: {}", library.display(), unsafe { CStr::from_ptr(dlerror()) }.to_string_lossy());
     }
 }
 
-/// What the simulator has found so far.
+/// The simulator's findings so far.
 pub fn findings() -> String {
     std::fs::read_to_string(report()).unwrap_or_default()
 }
 
-/// How many GPUs there are.
+/// Number of GPUs.
 pub fn gpus() -> usize {
     usize::try_from(CudaContext::device_count().expect("a driver")).expect("a number")
 }
@@ -80,7 +80,7 @@ pub fn gpu(gpu: usize) -> Arc<CudaStream> {
     context.new_stream().expect("a stream")
 }
 
-/// The stream as the library takes it.
+/// The stream in the library's type.
 pub fn raw(stream: &CudaStream) -> fa512::Stream {
     fa512::Stream::from_raw(stream.cu_stream().cast())
 }

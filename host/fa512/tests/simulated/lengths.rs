@@ -97,7 +97,7 @@ fn packed_slices_of_cudarc_are_checked_too() {
     let mut case = Case::packed(30, &[0, 9, 30], Mask::Causal, &stream);
     let Case { problem, q, k, v, o, lse, cu_seqlens, .. } = &mut case;
     let elements = 30 * 2 * 64;
-    // SAFETY: every 16 bits are an f16.
+    // SAFETY: every 16-bit pattern is a valid f16.
     let [q, k, v] = [q, k, v].map(|slice| unsafe { slice.transmute::<half::f16>(elements) }.unwrap());
     // SAFETY: as above.
     let mut o = unsafe { o.transmute_mut::<half::f16>(elements) }.unwrap();
@@ -118,7 +118,7 @@ fn slices_of_cudarc_say_the_lengths_of_keys() {
     let problem = Problem::new(shape, Mask::Causal, Layout::Bshd).unwrap().aligned(Alignment::BottomRight);
     let mut case = Case::separate(problem, &[0, 9, 30], &[0, 50, 50], &stream);
     let Case { problem, q, k, v, o, lse, cu_seqlens, cu_seqlens_k, .. } = &mut case;
-    // SAFETY: every 16 bits are an f16.
+    // SAFETY: every 16-bit pattern is a valid f16.
     let [q, k, v] = [(q, 30), (k, 50), (v, 50)]
         .map(|(slice, rows)| unsafe { slice.transmute::<half::f16>(rows * 2 * 64) }.unwrap());
     // SAFETY: as above.

@@ -9,8 +9,8 @@ use crate::parse::Type;
 use crate::program::Slot;
 
 /// Addition to the message of a trap in a kernel that waits for the whole grid, if the launch is not cooperative.
-const WITHOUT_GRID_WORKSPACE: &str = "; the kernel waits for the whole grid (this_grid().sync()), which takes a cooperative launch \
-                                      (cudaLaunchCooperativeKernel), and this launch is none";
+const WITHOUT_GRID_WORKSPACE: &str = "; the kernel waits for the whole grid (this_grid().sync()), which needs a cooperative launch \
+                                      (cudaLaunchCooperativeKernel), and this launch is not cooperative";
 
 /// A decoded control instruction.
 pub(crate) enum Operation {
