@@ -1,4 +1,4 @@
-//! What each check notices and what it leaves alone, and the documents of this workspace.
+//! Each check on correct and incorrect documents, and on the documents of this workspace.
 
 use std::fs;
 use std::path::Path;
@@ -80,7 +80,7 @@ fn a_file_that_is_named_must_exist() {
     );
 }
 
-/// A program with what commands commonly have.
+/// A program with common kinds of commands.
 #[derive(Parser, Debug)]
 struct Program {
     #[command(subcommand)]

@@ -1,5 +1,5 @@
-//! What a program sees of libcuda, with and without one. A process loads the library once, so each case is a process of
-//! its own: this test program started again with one of the ignored tests.
+//! Behaviour of a program with and without libcuda. A process loads the library once, so each case runs in a process of its own:
+//! this test program started again with one of the ignored tests.
 
 use cust_raw::cudaError_enum as CuResult;
 use libcuda_delay_load::{LoadError, load};

@@ -1,7 +1,7 @@
 //! Programs that use cudarc, on the simulated driver.
 //!
-//! The dynamic loader looks for libcuda in folders that it is told before a program starts: this program starts itself once
-//! more with the simulated driver's folder, and does the tests there.
+//! The dynamic loader reads its search path when a program starts. Therefore this program starts itself again with the simulated
+//! driver's folder, and runs the tests there.
 
 mod support;
 
@@ -92,7 +92,7 @@ fn launch(
 ) -> Result<(), DriverError> {
     let mut arguments = stream.launch_builder(function);
     arguments.arg(values).arg(&factor).arg(&n);
-    // SAFETY: the kernel takes these parameters; what it does with a wrong `n` is what a test is about.
+    // SAFETY: the kernel takes these parameters; the effect of a wrong `n` is the subject of a test.
     unsafe { arguments.launch(LaunchConfig::for_num_elems(n)) }.map(drop)
 }
 
@@ -207,7 +207,7 @@ fn functions_tell_their_attributes() -> Result<(), DriverError> {
 }
 
 fn a_short_buffer_fails_the_launch() -> Result<(), DriverError> {
-    // A context of its own, as nobody else shall lose one.
+    // A context of its own, since this test destroys it.
     let context = CudaContext::new_non_primary(0, 0)?;
     let (stream, function) = (context.new_stream()?, scale(&context)?);
     let mut values = stream.clone_htod(&[1.0_f32; 64])?;

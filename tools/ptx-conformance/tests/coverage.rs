@@ -1,4 +1,4 @@
-//! Whatever the simulator executes has been compared with a GPU, or is listed with the reason why not.
+//! Every instruction form that the simulator executes has been compared with a GPU, or is listed with a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -49,7 +49,7 @@ fn executed() -> BTreeSet<String> {
     names
 }
 
-/// Every opcode and modifier that a decoder knows is one of an instruction that was recorded.
+/// Every opcode and modifier of a decoder occurs in a recorded instruction.
 #[test]
 fn every_word_of_the_decoders() {
     let executed: Vec<Vec<String>> =

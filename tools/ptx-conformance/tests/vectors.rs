@@ -1,4 +1,4 @@
-//! The simulator gives what an H200 gave.
+//! The simulator reproduces the results of an H200.
 
 use std::collections::BTreeSet;
 

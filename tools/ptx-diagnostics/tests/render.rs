@@ -1,4 +1,4 @@
-//! Findings of real runs as they are shown.
+//! Rendering of findings from real runs.
 
 use std::fs;
 use std::path::Path;

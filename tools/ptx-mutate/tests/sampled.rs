@@ -1,4 +1,4 @@
-//! A sample of the mutants, small enough for every test run, beside the recorded run.
+//! A small sample of the mutants for every test run, compared with the recorded run.
 
 use ptx_diagnostics::streams::note;
 use ptx_mutate::campaign::{Campaign, Selection};
@@ -7,12 +7,12 @@ use ptx_mutate::report::{Origin, Report};
 use ptx_mutate::review::Review;
 use workshop::ptx_folder::{ENVIRONMENT_VARIABLE, PtxFolder};
 
-/// Mutants to run.
+/// Number of mutants to run.
 const SAMPLE: usize = 40;
-/// Another sample than the recorded run has at its beginning.
+/// A seed other than that of the recorded run.
 const SEED: u64 = 1;
 
-/// Fails where the checks notice less than the record says, and reports survivors that the record knows nothing of.
+/// Fails if the checks detect less than the record says, and prints survivors that are not in the record.
 #[test]
 fn the_checks_notice_what_they_did() {
     let path = std::env::var(ENVIRONMENT_VARIABLE).unwrap_or_else(|_| {

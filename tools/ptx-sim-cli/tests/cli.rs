@@ -1,5 +1,5 @@
-//! The program as a user meets it, on PTX made by nvcc 13.0 (`nvcc -ptx -arch=sm_80 -lineinfo`) and Triton 3.9 from the
-//! sources beside it.
+//! The program's command line, on PTX made by nvcc 13.0 (`nvcc -ptx -arch=sm_80 -lineinfo`) and Triton 3.9 from the sources
+//! beside it.
 
 mod common;
 
@@ -127,7 +127,7 @@ fn what_is_missing_or_wrong_is_named() {
     assert!(refusal(&[ptx, "--grid=1,2,3,4"]).contains("one to three sizes"));
 }
 
-/// What is said of a launch description with this text.
+/// The error message for a launch description with this text.
 fn description_refusal(toml: &str) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("launch.toml");

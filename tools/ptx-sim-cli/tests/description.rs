@@ -18,7 +18,7 @@ fn folder(toml: &str, files: &[(&str, Vec<u8>)]) -> TempDir {
     folder
 }
 
-/// What the program says of a PTX file and a description.
+/// Output of the program for a PTX file and a description.
 #[track_caller]
 fn run(ptx: &str, folder: &TempDir, exit_code: i32, more: &[&str]) -> String {
     let file = folder.path().join("launch.toml");

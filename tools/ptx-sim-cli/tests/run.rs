@@ -1,4 +1,4 @@
-//! Unchanged programs under `ptx-sim run`: of the driver API, and of the runtime API as nvcc links them with `-cudart shared`.
+//! Unchanged programs under `ptx-sim run`: of the driver API, and of the runtime API linked by nvcc with `-cudart shared`.
 
 mod common;
 
@@ -41,7 +41,7 @@ impl Program {
         Some(Self { folder, file })
     }
 
-    /// What `ptx-sim run` says of it with an argument, and the report.
+    /// Output of `ptx-sim run` for the program with an argument, and the report.
     #[track_caller]
     fn run(&self, options: &[&str], argument: &str, exit_code: i32) -> (String, Value) {
         let report = self.folder.path().join("report.json");
@@ -273,7 +273,7 @@ fn programs_of_the_runtime_api_run() {
 #[test]
 fn textures_of_the_runtime_api_are_there() {
     let Some(program) = Program::compile("textures", "cudart") else { return };
-    // Errors that the program makes on purpose are told.
+    // Errors that the program causes on purpose are reported.
     let (errors, report) = program.run(&[], "", 1);
     let kinds = |report: &Value| -> Vec<String> {
         let problems = report["problems"].as_array().expect("a list");

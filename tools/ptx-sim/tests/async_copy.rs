@@ -1,4 +1,4 @@
-//! `cp.async`: what lands where and when.
+//! `cp.async`: destination and time of copies.
 
 mod common;
 

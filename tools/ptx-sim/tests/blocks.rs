@@ -9,7 +9,7 @@ use ptx_sim::{Finding, FindingClass, GlobalMemory, Launch, Module, Options, run}
 const FENCED: &str = include_str!("compiled/blocks.ptx");
 const UNFENCED: &str = include_str!("compiled/blocks_unfenced.ptx");
 
-/// Runs a kernel on buffers of words; what is in them afterwards, and what was found.
+/// Runs a kernel on buffers of words; returns their contents afterwards, and the findings.
 fn launch(text: &str, entry: &str, [blocks, threads]: [u32; 2], buffers: &[Vec<u32>]) -> (Vec<Vec<u32>>, Vec<Finding>) {
     let module = Module::parse(text, "blocks.ptx").unwrap_or_else(|error| panic!("{error}"));
     let mut memory = GlobalMemory::new();
@@ -34,7 +34,7 @@ fn launch(text: &str, entry: &str, [blocks, threads]: [u32; 2], buffers: &[Vec<u
     (addresses.iter().zip(buffers).map(read).collect(), report.findings)
 }
 
-/// The kernel is right with its fences, and gives `expected` in one of the buffers; without them it has races, in that line of
+/// With its fences the kernel gives `expected` in one of the buffers and no findings; without them it has races in that line of
 /// `blocks.cu`.
 fn needs_fences(entry: &str, extent: [u32; 2], buffers: &[Vec<u32>], (index, expected): (usize, &[u32]), line: u32) {
     let (contents, findings) = launch(FENCED, entry, extent, buffers);
@@ -95,7 +95,7 @@ fn volatile_accesses_do_not_order_the_lanes_of_a_warp() {
     needs_fences("warp_reduce", [1, 32], &[input, vec![0]], (1, &[496_f32.to_bits()]), 101);
 }
 
-/// Runs `grid_barrier` with blocks of which one fills a multiprocessor.
+/// Runs `grid_barrier` with blocks that each fill a multiprocessor.
 fn barrier_of_large_blocks(blocks: u32, threads: usize) -> Vec<Finding> {
     let module = Module::parse(FENCED, "blocks.ptx").unwrap_or_else(|error| panic!("{error}"));
     let mut memory = GlobalMemory::new();

@@ -1,4 +1,4 @@
-//! `cp.async.bulk`: what lands where and when, with and without tensor maps.
+//! `cp.async.bulk`: destination and time of copies, with and without tensor maps.
 
 mod common;
 
@@ -200,7 +200,7 @@ fn tensor() -> Vec<u8> {
     (0..1024).flat_map(|index: u16| (index + 1).to_le_bytes()).collect()
 }
 
-/// The box at a place as it lies in shared memory, with the published patterns of the swizzles.
+/// The box at a position in its shared-memory layout, with the published swizzle patterns.
 fn expected(map: &TensorMap, (column, row): (i32, i32)) -> Vec<u16> {
     let columns = map.box_sizes[0] as usize;
     let mut halves = vec![0; columns * 8];

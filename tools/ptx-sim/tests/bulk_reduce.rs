@@ -1,4 +1,4 @@
-//! `cp.reduce.async.bulk`: what becomes of the elements, and what is wrong with using it.
+//! `cp.reduce.async.bulk`: results, and findings for wrong use.
 
 mod common;
 

@@ -12,7 +12,7 @@ fn kernel(functions: &str, body: &str) -> Kernel {
     Kernel::new(&format!("{body}\n{STORE}")).with_variables(functions)
 }
 
-/// What the 32 threads store.
+/// The values that the 32 threads store.
 fn results(functions: &str, body: &str) -> Vec<u32> {
     words(&kernel(functions, body).run_clean())[..32].to_vec()
 }
@@ -220,7 +220,7 @@ fn calls_that_cannot_be_are_refused() {
     assert!(refused(SQUARE, wide).contains("argument of 8 bytes where the function has 4"));
     assert!(refused(SQUARE, "{ .param .b32 p; st.param.b64 [p], 5; }").contains("8 bytes at offset 0 of `p`"));
     assert!(refused(SQUARE, "call (%r0), %rd1, (5);").contains("a prototype"));
-    // What nobody calls may be anything.
+    // The contents of a function that is never called do not matter.
     results(&format!("{foreign}\n.func odd() {{ frobnicate.b32 %r0; }}"), "mov.u32 %r0, 0;");
 }
 

@@ -1,5 +1,5 @@
-//! What one block of a cluster tells or sends another one asynchronously: mbarriers of other blocks, `st.async`, `red.async`, bulk
-//! copies between blocks and to several of them.
+//! Asynchronous operations between blocks of a cluster: remote mbarriers, `st.async`, `red.async`, bulk copies between blocks, and
+//! multicast.
 
 mod common;
 
@@ -26,17 +26,17 @@ fn kernel(parts: &[&str]) -> Kernel {
     kernel.with_clusters([2, 1, 1], [2, 1, 1]).with_input(bytes(&(0..128).collect::<Vec<u32>>()))
 }
 
-/// What the threads of both blocks have in `%r7` in the end; nothing must be found.
+/// The final values of `%r7` in the threads of both blocks; there must be no findings.
 fn results(parts: &[&str]) -> Vec<u32> {
     words(&kernel(&[&parts.concat(), STORE]).run_clean())
 }
 
-/// What is found first.
+/// The first finding.
 fn first(parts: &[&str]) -> Finding {
     kernel(&[&parts.concat(), STORE]).first_finding()
 }
 
-/// Makes the mbarrier of every block expect so many bytes.
+/// Makes the mbarrier of every block expect a number of bytes.
 fn expect(bytes: u32) -> String {
     format!("@%leader mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], {bytes};\n")
 }

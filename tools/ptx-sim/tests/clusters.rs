@@ -1,4 +1,4 @@
-//! Clusters of several blocks: what they are, how they reach each other's shared memory, and what is wrong with that.
+//! Clusters of several blocks: special registers, access to each other's shared memory, and findings for wrong access.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn kernel(parts: &[&str]) -> Kernel {
     kernel.with_clusters([4, 1, 1], [2, 1, 1])
 }
 
-/// What the threads of the four blocks have in `%r7` in the end; nothing must be found.
+/// The final values of `%r7` in the threads of the four blocks; there must be no findings.
 fn results(parts: &[&str]) -> Vec<u32> {
     words(&kernel(&[&parts.concat(), STORE]).run_clean())
 }

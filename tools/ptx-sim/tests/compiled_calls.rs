@@ -4,7 +4,7 @@ mod common;
 
 use ptx_sim::{Finding, FindingClass, GlobalMemory, Launch, Module, Options, Report, run};
 
-/// What each way of compilation gives.
+/// Expected results for each way of compilation.
 const COMPILED: [(&str, &str); 3] = [
     ("calls.ptx", include_str!("compiled/calls.ptx")),
     ("calls_O0.ptx", include_str!("compiled/calls_O0.ptx")),
@@ -18,7 +18,7 @@ const PROGRAMS: [(&str, &str); 3] = [
     ("programs_G.ptx", include_str!("compiled/programs_G.ptx")),
 ];
 
-/// What a kernel does with 32 threads, an output of 32 elements of so many bytes, and these parameters behind it.
+/// Output of a kernel with 32 threads, for an output of 32 elements of a size, followed by these parameters.
 fn launch(name: &str, text: &str, entry: &str, bytes: u64, more: &[&[u8]]) -> (Report, Vec<u8>, GlobalMemory) {
     let module = Module::parse(text, name).unwrap_or_else(|error| panic!("{error}"));
     let mut memory = GlobalMemory::new();
@@ -68,7 +68,7 @@ fn memory_of_the_device_heap() {
 fn structures_are_passed_by_value() {
     for (name, text) in COMPILED {
         let (report, data, _) = launch(name, text, "structures", 8, &[]);
-        // Without optimisation, padding that nobody wrote is copied with them.
+        // Unoptimised code copies unwritten padding along.
         assert!(report.findings.is_empty(), "{name}: {:#?}", report.findings);
         let results = data.chunks_exact(8).map(|value| f64::from_le_bytes(value.try_into().expect("eight bytes")));
         assert_eq!(results.collect::<Vec<_>>(), (0..32).map(|thread| 3.5 * f64::from(thread)).collect::<Vec<_>>());

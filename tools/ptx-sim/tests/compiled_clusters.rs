@@ -5,7 +5,7 @@ mod common;
 use common::{bytes, words};
 use ptx_sim::{FindingClass, GlobalMemory, Launch, Module, Options, Report, run};
 
-/// What a kernel did, and the words of its output.
+/// Result of a kernel, and the words of its output.
 fn launch(entry: &str, input: &[u32], rest: &[u32], output: usize, cluster: Option<u32>) -> (Report, Vec<u32>) {
     let module = Module::parse(include_str!("compiled/clusters.ptx"), "clusters.ptx").expect("nvcc's PTX");
     let mut memory = GlobalMemory::new();

@@ -1,4 +1,4 @@
-//! Kernels with one planted bug each, and what the report has to say.
+//! Kernels with one planted bug each, and their expected reports.
 
 mod common;
 

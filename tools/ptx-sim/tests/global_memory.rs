@@ -1,4 +1,4 @@
-//! Global memory as the host uses it.
+//! Host operations on global memory.
 
 use ptx_sim::{Allocation, GlobalMemory, MemoryError};
 

@@ -1,4 +1,4 @@
-//! Text that is not PTX, or hardly: an error, never a panic and never an endless loop.
+//! Text that is barely or not PTX: an error, never a panic or an endless loop.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use ptx_sim::{GlobalMemory, Launch, Module, Options, run};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-/// What compilers wrote.
+/// PTX written by compilers.
 const REAL: [&str; 3] =
     [include_str!("compiled/nvcc.ptx"), include_str!("compiled/rustc.ptx"), include_str!("compiled/small_calls.ptx")];
 /// Words and signs that PTX is made of, and some that it is not.
@@ -71,7 +71,7 @@ const WORDS: &[&str] = &[
     "suld.b.2d.b32.trap",
     "ret;",
 ];
-/// Time for all texts of a test, of which each takes microseconds.
+/// Time limit for all texts of a test, each of which takes microseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Parses a text and prepares and runs its entries, if it has any; only a panic or a hang is wrong.

@@ -1,4 +1,4 @@
-//! What a launch is refused for, and how texts that are not PTX are reported.
+//! Refused launches, and error messages for texts that are not PTX.
 
 mod common;
 

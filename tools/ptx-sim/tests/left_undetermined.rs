@@ -1,5 +1,5 @@
-//! Undetermined values that kernels store to global memory: found where a later kernel depends on them, where they leave the
-//! GPU, and where they are left as a result; not where nobody looks at them.
+//! Undetermined values that kernels store to global memory: reported when a later kernel depends on them, when they leave the GPU,
+//! or when they remain as a result; not reported when nothing reads them.
 
 mod common;
 
@@ -52,7 +52,7 @@ impl Published {
         run(&self.module, &mut self.memory, &launch, &options).expect("running").findings
     }
 
-    /// What is said of the sum that a block published.
+    /// The finding about the sum that a block published.
     fn take_sum(&self, block: u64) -> Vec<UndeterminedStore> {
         self.memory.take_undetermined(self.states + block * STATE + 12, 4)
     }

@@ -1,4 +1,4 @@
-//! What a module tells about itself, before anything is launched.
+//! Properties of a module before any launch.
 
 use ptx_sim::{GlobalMemory, Launch, Module, Options, Use, run};
 

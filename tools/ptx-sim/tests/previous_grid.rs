@@ -1,4 +1,4 @@
-//! `griddepcontrol.wait`: what a grid does that may begin before the one in front of it has ended.
+//! `griddepcontrol.wait`: grids that may begin before the previous one has ended.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn copies(parts: &[&str]) {
     assert_eq!(words(&kernel(parts).run_clean())[..64], (1..=64).collect::<Vec<u32>>());
 }
 
-/// What is found of accesses that may meet the grid before.
+/// Findings about accesses that may race with the previous grid.
 fn meets(parts: &[&str]) -> Vec<String> {
     let findings = kernel(parts).run_faults_of(FindingClass::PreviousGridNotWaited);
     findings.iter().map(ToString::to_string).collect()

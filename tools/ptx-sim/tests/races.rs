@@ -1,4 +1,4 @@
-//! Data races, each beside the same kernel with the order it lacks.
+//! Data races, each next to the same kernel with correct ordering.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Surfaces: what is read and written where, and what is found.
+//! Surfaces: results of reads and writes, and findings.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Textures: what is fetched where, against the formulas of the CUDA C++ Programming Guide, and what is found.
+//! Textures: results of fetches against the formulas of the CUDA C++ Programming Guide, and findings.
 
 mod common;
 
@@ -63,7 +63,7 @@ fn coordinates(extent: [f32; 3]) -> Vec<f32> {
     (0..32).flat_map(|_| [0, 1, 2, 0].map(|axis: usize| (next() * 5.0 - 2.0) * extent[axis])).collect()
 }
 
-/// What a texel of a texture without end is: where a whole number leads, `None` outside.
+/// The texel of an unbounded texture for a coordinate: its index inside the texture, or `None` outside.
 fn extended(mode: AddressMode, index: i64, extent: i64) -> Option<i64> {
     match mode {
         AddressMode::Wrap => Some(index.rem_euclid(extent)),

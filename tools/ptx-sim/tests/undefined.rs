@@ -1,4 +1,4 @@
-//! Values that nobody wrote: they may be moved and computed with, and are findings where something depends on them. The PTX in
+//! Unwritten values: they may be moved and computed with, and give findings when something depends on them. The PTX in
 //! `compiled/undefined*.ptx` was made by nvcc 13.0 from `compiled/undefined.cu`, with `-O3 -lineinfo` and with `-Xcicc -O0`.
 
 mod common;
@@ -25,7 +25,7 @@ fn compiled(text: &str, entry: &str, threads: u32, output_bytes: u64, n: Option<
     (data, report.findings)
 }
 
-/// The only finding, which is of a value that nobody wrote.
+/// The only finding, which is about an unwritten value.
 fn unwritten(text: &str, entry: &str, threads: u32, output_bytes: u64, n: u32) -> Finding {
     let findings = compiled(text, entry, threads, output_bytes, Some(n)).1;
     match findings.as_slice() {
@@ -34,7 +34,7 @@ fn unwritten(text: &str, entry: &str, threads: u32, output_bytes: u64, n: u32) -
     }
 }
 
-/// What the kernel wrote; nothing may be found.
+/// The kernel's output; there must be no findings.
 fn clean(text: &str, entry: &str, threads: u32, output_bytes: u64, n: Option<u32>) -> Vec<u8> {
     let (output, findings) = compiled(text, entry, threads, output_bytes, n);
     assert!(findings.is_empty(), "{entry}: {findings:#?}");
@@ -105,7 +105,7 @@ fn a_decision_and_an_address_depend_on_nothing() {
     }
 }
 
-/// Lane `i` reads word `i` of `tile`, of which nobody wrote those from lane 30 on, to `%r2`; then `body`.
+/// Lane `i` reads word `i` of `tile`, which is unwritten from lane 30 on, to `%r2`; then `body`.
 fn tail(body: &str) -> Kernel {
     Kernel::new(&format!(
         ".shared .align 16 .b8 tile[256]; shl.b32 %r0, %lane, 2; mov.u32 %r1, tile; add.u32 %r1, %r1, %r0;\n\
@@ -175,7 +175,7 @@ fn a_part_of_a_word_alone_may_be_padding() {
     run("and.b32 %r3, %r2, 0xffff; st.global.u32 [%output], %r3;").run_clean();
     run("shr.u32 %r3, %r2, 16; st.global.u32 [%output], %r3;").run_faulty(FindingClass::Uninitialised);
     run("add.u32 %r3, %r2, 0x10000; st.global.u32 [%output], %r3;").run_faulty(FindingClass::Uninitialised);
-    // What was copied is still not written.
+    // A copy of unwritten bytes is unwritten.
     let twice = "st.global.u32 [%output], %r2; ld.global.u16 %r4, [%output+2]; st.global.u32 [%output+8], %r4;";
     run(twice).run_faulty(FindingClass::Uninitialised);
 }

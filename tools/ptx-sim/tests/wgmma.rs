@@ -1,11 +1,11 @@
-//! `wgmma` against a plain matrix product, with the layouts of the PTX ISA, and what is wrong with using it.
+//! `wgmma` against a plain matrix product, with the layouts of the PTX ISA, and findings for wrong use.
 
 mod common;
 
 use common::{Kernel, words};
 use ptx_sim::FindingClass;
 
-/// How an operand lies in shared memory.
+/// Layout of an operand in shared memory.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     /// Bytes of a swizzled row; 16 for no swizzle.

@@ -1,4 +1,4 @@
-//! Arrays, textures and surfaces: what they are made of, what is copied, and who may use and destroy them.
+//! Arrays, textures and surfaces: creation, copies, and errors of use and destruction.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Streams that capture, the calls that this forbids, and the graphs that come of it.
+//! Stream capture: forbidden calls, and the resulting graphs.
 
 mod common;
 

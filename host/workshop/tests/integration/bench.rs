@@ -1,8 +1,8 @@
-//! What `fa512 bench` says where it cannot measure.
+//! `fa512 bench` on machines where it cannot measure.
 
 use std::process::Command;
 
-/// Runs `fa512 bench` without a GPU; it must refuse with exit code 2. Returns what it says.
+/// Runs `fa512 bench` without a GPU; it must refuse with exit code 2. Returns its messages.
 fn refusal(arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fa512"));
     command

@@ -1,4 +1,4 @@
-//! The fa512 program as a user meets it: what it prints, where, and its exit codes.
+//! The command line of the fa512 program: output, streams and exit codes.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -45,7 +45,7 @@ pub fn output(command: &mut Command, exit_code: i32) -> Output {
     output
 }
 
-/// What a command that cannot be carried out says.
+/// The message of a command that fails.
 #[track_caller]
 pub fn refusal(command: &mut Command) -> String {
     let output = output(command, 2);
@@ -96,7 +96,7 @@ pub fn edited_ptx(edit: impl Fn(&str) -> String) -> tempfile::TempDir {
     folder
 }
 
-/// The same PTX, but LSE is stored two bytes off.
+/// The same PTX, but LSE is stored two bytes past its place.
 pub fn misaligned_lse(ptx: &str) -> String {
     let misalign = |line: &str| match line.trim_start().starts_with("st.global.f32") {
         true => line.replacen(']', "+2]", 1) + "\n",

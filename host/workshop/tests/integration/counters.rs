@@ -1,5 +1,5 @@
-//! What every entry costs, as the simulator counts it and ptxas reports it, stays what `counters.json` says until
-//! `cargo xtask bless` accepts a change.
+//! The cost of every entry, as counted by the simulator and reported by ptxas, matches `counters.json` until `cargo xtask bless`
+//! accepts a change.
 
 mod record;
 
@@ -20,13 +20,13 @@ use workshop::ptx_module::PtxModule;
 use crate::support::{of_repository, ptx};
 use record::{Case, Change, Comparison, Record};
 
-/// Environment variable that, set to `1`, makes the record be rewritten: `cargo xtask bless`.
+/// Environment variable that, set to `1`, makes the test rewrite the record: `cargo xtask bless`.
 const BLESS_VARIABLE: &str = "FA512_BLESS";
 
 /// Lengths that a general entry is measured at: whole tiles, one row more, many tiles with a tail, and the length that
 /// the specialised entries are for.
 const GENERAL_LENGTHS: [u32; 4] = [64, 65, 512, 700];
-/// Lengths for tiles of other columns or elements than most have: what differs from those does so at any length.
+/// Lengths for tiles of less common widths or element types: their differences show at any length.
 const OTHER_LENGTHS: [u32; 1] = [130];
 
 #[test]
@@ -51,7 +51,7 @@ fn counters_are_those_on_record() {
     );
 }
 
-/// Rewrites the record and says what changed, whatever it depends on.
+/// Rewrites the record and prints all changes.
 fn bless(stored: &Record, measured: &Record) {
     let changes = stored.changes_to(measured);
     let text = serde_json::to_string_pretty(measured).expect("a record is valid JSON") + "\n";
@@ -66,7 +66,7 @@ fn path() -> PathBuf {
     of_repository("host/workshop/tests/counters.json")
 }
 
-/// Writes to standard error, past the test harness, which keeps what a passing test prints.
+/// Writes to standard error directly: the test harness hides the output of passing tests.
 fn say(text: &str) {
     writeln!(std::io::stderr(), "{text}").expect("standard error takes text");
 }
@@ -92,8 +92,8 @@ fn measure((entry, module): (&Entry, &PtxModule)) -> Vec<Case> {
     executions.chain(resources).collect()
 }
 
-/// Executes an entry in the simulator, with LSE. The counters depend on the shape only: not on addresses, nor on values as
-/// long as no block begins again, which none does for standard normal ones.
+/// Executes an entry in the simulator, with LSE. The counters depend on the shape only: not on addresses, nor on values as long as
+/// no block restarts its softmax, which standard normal inputs never cause.
 fn count(entry: &Entry, module: &PtxModule, sequence: u32) -> ptx_sim::Counters {
     let shape = Shape::new(1, 1, sequence).with_head_dim(entry.config.columns());
     let problem = problem(entry, shape, Layout::Bhsd).unwrap_or_else(|error| panic!("{error}"));

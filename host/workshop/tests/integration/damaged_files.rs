@@ -1,5 +1,5 @@
-//! Every file that the program reads, damaged in hundreds of ways: it says what is wrong or works with what is there. It does not
-//! panic, does not hang, and does not take memory because a number in a file says so.
+//! Every input file of the program, damaged in hundreds of ways: the program reports the error or works with the rest. It does not
+//! panic or hang, and it does not allocate memory because of a number in a file.
 
 mod damage;
 
@@ -17,19 +17,19 @@ use damage::{damaged, damaged_json};
 
 /// Damaged forms of each file.
 const FORMS: u64 = 100;
-/// Address space of the program in KiB. What it reads here is small.
+/// Address space limit of the program, KiB. Its input here is small.
 const MEMORY: &str = "4194304";
-/// The longest that one run may take; a hundred times what it does.
+/// Time limit of one run; a hundred times the usual time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A form of `whole` for each seed: of what it says where it is JSON, else of its bytes.
+/// A damaged form of `whole` for each seed: JSON is damaged by value, other files by bytes.
 fn form(whole: &[u8], seed: u64) -> Vec<u8> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let json = (!seed.is_multiple_of(4)).then(|| damaged_json(whole, &mut random)).flatten();
     json.unwrap_or_else(|| damaged(whole, &mut random))
 }
 
-/// Runs the program with `arguments`; how that ended, if not with an exit code of its own and words that a terminal can show.
+/// Runs the program with `arguments`; returns an error unless it ends with an exit code of its own and printable messages.
 fn run(arguments: &[String]) -> Result<(), String> {
     let folder = TempDir::new().expect("a temporary folder");
     let said = folder.path().join("said");
@@ -57,7 +57,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// Runs `command` on every damaged form of the file at `original`, which is at `FILE` in it; `OUT` is a file of its own.
+/// Runs `command` with every damaged form of the file `original`, whose path replaces `FILE`; `OUT` is a path for output.
 fn withstands(original: &Path, command: &str) {
     withstands_beside(original, &[], command);
 }
@@ -154,7 +154,7 @@ fn manifests() {
     let mut manifest = ptx().manifest().clone();
     manifest.modules.retain(|module| module.target == "sm_80");
     let module = ptx().path().join(&manifest.modules[0].file);
-    // Of one entry, so that the damage is to what is run.
+    // A single entry, so that the damage affects the code that runs.
     let name = "fa512_sm80_any_full_128x64";
     manifest.modules[0].entries.retain(|entry| entry.name == name);
     let folder = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! `fa512 diagnose` as a user meets it: stored data, no GPU.
+//! `fa512 diagnose` on stored data, without a GPU.
 
 use std::path::Path;
 

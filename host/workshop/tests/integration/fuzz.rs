@@ -1,4 +1,4 @@
-//! `fa512 fuzz` as a user meets it: sound kernels pass, broken ones are found, and what is printed repeats the failure.
+//! `fa512 fuzz` from the command line: correct kernels pass, broken ones are found, and the printed command repeats the failure.
 
 use std::mem::offset_of;
 use std::path::Path;

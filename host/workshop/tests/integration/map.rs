@@ -1,4 +1,4 @@
-//! `fa512 map` as far as it goes without a GPU, on some points of a map that was measured on an H100.
+//! The parts of `fa512 map` that need no GPU, on some points of a map measured on an H100.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ fn without_a_gpu_nothing_is_measured() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("map.jsonl");
     let mut command = fa512(&["map", "run", "--ptx", &crate::support::ptx_path(), "--out"]);
-    // No driver may be found, wherever this test runs.
+    // The test must not find a driver on any machine.
     let message = refusal(command.arg(&out).env("CUDA_VISIBLE_DEVICES", ""));
     assert!(message.contains("times mean nothing in the simulator") && !out.exists(), "{message}");
     let ranges =

@@ -1,4 +1,4 @@
-//! Packed sequences, and lengths that no caller should pass.
+//! Packed sequences, including invalid lengths.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ fn packed_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)
     ptx().entries().filter(move |(entry, _)| entry.sequence == Sequence::Packed && is_tried(entry))
 }
 
-/// Arrays that say where sequences are, and the problem that they are of, by its rows of Q and of K and V.
+/// `cu_seqlens` arrays, and their problem given by its rows of Q and of K and V.
 struct Arrays<'a> {
     rows: [u32; 2],
     packing: Packing,
@@ -113,7 +113,7 @@ const HOSTILE: [&[u32]; 7] = [
     &[17, 17, 40, 1_000],
 ];
 
-/// Rows that two sequences claim are written by both: the simulator may call that a race, and nothing else.
+/// Rows claimed by two sequences are written by both: the simulator may report a race, and nothing else.
 fn assert_within(entry: &Entry, module: &PtxModule, arrays: &Arrays<'_>) {
     let (findings, _) = run(entry, module, arrays);
     let others: Vec<_> = findings.iter().filter(|class| **class != FindingClass::Race).collect();

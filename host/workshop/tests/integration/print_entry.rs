@@ -1,10 +1,10 @@
-//! `fa512 run --print-entry`, by which `cargo xtask run` knows what to compile.
+//! `fa512 run --print-entry`, which tells `cargo xtask run` what to compile.
 
 use contract::variants::VARIANTS;
 
 use crate::command_line::{fa512, output, refusal, text};
 
-/// What the program says of a run with these arguments, without any PTX.
+/// Output of a run with these arguments, without any PTX.
 fn printed(arguments: &[&str]) -> String {
     let mut command = fa512(&["run", "--device", "sim", "--print-entry"]);
     text(&output(command.env("FA512_PTX_DIR", "no/such/folder").args(arguments), 0).stdout)

@@ -1,4 +1,4 @@
-//! The probes of tensor-core throughput, in the simulator: clean, and of as many products as their rate is computed from.
+//! The tensor-core throughput probes in the simulator: no findings, and the number of products from which their rate is computed.
 
 use contract::config::Family;
 use contract::probe::{PROBES, Probe, ProbeArgs, THREADS};
@@ -8,7 +8,7 @@ use super::support::ptx;
 
 const BLOCKS: u32 = 2;
 
-/// Runs `probe` for `iterations`; returns what the simulator says and what the threads wrote.
+/// Runs `probe` for `iterations`; returns the simulator's report and what the threads wrote.
 fn run(probe: &Probe, iterations: u64) -> (Report, Vec<f32>) {
     let ptx = ptx().probe(probe).unwrap().unwrap_or_else(|| panic!("the PTX folder has no {}", probe.file));
     let module = Module::parse(&ptx.text, &ptx.file).unwrap_or_else(|error| panic!("{error}"));

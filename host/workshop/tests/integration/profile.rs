@@ -1,4 +1,4 @@
-//! `fa512 profile` as a user meets it where there is no GPU.
+//! `fa512 profile` on machines without a GPU.
 
 use crate::command_line::{fa512, output, refusal, text};
 use crate::support::of_repository;

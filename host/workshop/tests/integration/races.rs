@@ -1,4 +1,4 @@
-//! What the simulator says of the kernels without one of their barriers.
+//! Findings of the simulator for kernels with one of their barriers removed.
 
 use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
@@ -16,16 +16,16 @@ use crate::support::ptx;
 
 const CLUSTER_BARRIER: &str = "barrier.cluster";
 
-/// Whether a line of PTX is a barrier of a block or a warp, and not of a cluster. Those that name their number and their threads are turns on the tensor
-/// cores, and without them nothing is wrong but the time.
+/// Whether a line of PTX is a barrier of a block or a warp, not of a cluster. Barriers with an explicit number and thread count only
+/// order turns on the tensor cores; without them only the timing changes.
 fn is_barrier(line: &str) -> bool {
     let line = line.trim_start();
     let is_turn = line.starts_with("bar.arrive") || line.starts_with("bar.sync") && line.contains(',');
     line.starts_with("bar") && !line.starts_with(CLUSTER_BARRIER) && !is_turn
 }
 
-/// The lines of an entry's body that hold a barrier that orders memory: not those before which the source remarks that they only
-/// bring lanes together.
+/// The lines of an entry's body with a barrier that orders memory; excludes barriers that the source marks as only bringing lanes
+/// together.
 fn barriers(text: &str, entry: &str) -> Vec<usize> {
     let begins = |line: &str| line.contains(".entry") && line.contains(&format!("{entry}("));
     let lines = text.lines().enumerate();
@@ -46,7 +46,7 @@ fn barriers(text: &str, entry: &str) -> Vec<usize> {
     barriers
 }
 
-/// The classes of what is found when `entry` runs without some lines of its PTX.
+/// The finding classes when `entry` runs without some lines of its PTX.
 fn findings_without(left_out: &[usize], entry: &Entry, module: &PtxModule, inputs: &Inputs) -> Vec<FindingClass> {
     let kept = module.text.lines().enumerate().map(|(number, text)| if left_out.contains(&number) { "" } else { text });
     let text = kept.collect::<Vec<_>>().join("\n");
@@ -106,7 +106,7 @@ fn a_kernel_without_one_of_its_barriers_has_a_race() {
     }
 }
 
-/// Blocks that split keys wait for each other twice: until all parts are there, and until all have read them.
+/// Blocks that split keys wait for each other twice: until all parts are written, and until all have read them.
 #[test]
 fn blocks_that_do_not_wait_for_the_others_of_their_cluster_are_found() {
     for (entry, module) in ptx().entries().filter(|(entry, _)| entry.config.grid() == Grid::SplitKeys) {

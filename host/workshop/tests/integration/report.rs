@@ -1,4 +1,4 @@
-//! `fa512 report`: what is on the page, and that it is a page.
+//! `fa512 report`: contents and validity of the page.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +33,7 @@ impl Sources {
         command.output().unwrap()
     }
 
-    /// The page, which must have been made.
+    /// The page, which must exist.
     fn page(&self, arguments: &[&str], files: &[&Path]) -> String {
         let output = self.report(arguments, files);
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -42,7 +42,7 @@ impl Sources {
         page
     }
 
-    /// What the command says where it makes no page.
+    /// The message of the command when it produces no page.
     fn refusal(&self, arguments: &[&str], files: &[&Path]) -> String {
         let output = self.report(arguments, files);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -81,7 +81,7 @@ fn parse(page: &str) -> Document<'_> {
     Document::parse_with_options(page, options).unwrap_or_else(|error| panic!("not well-formed: {error}"))
 }
 
-/// Requires that the page fetches nothing, runs nothing, and says in words what its plots show.
+/// Requires that the page loads nothing, runs no script, and describes its plots in words.
 fn assert_sound(page: &str) {
     let document = parse(page);
     let mut ids = std::collections::HashSet::new();

@@ -1,4 +1,4 @@
-//! `fa512 sanitize` as a user meets it.
+//! `fa512 sanitize` from the command line.
 
 use crate::command_line::{edited_ptx, fa512, misaligned_lse, output, refusal, text};
 

@@ -1,5 +1,4 @@
-//! The program on a GPU as far as that goes without one: driver calls, modules and launches through the library, on the simulated
-//! driver.
+//! The program with the simulated driver instead of a GPU: driver calls, modules and launches through the library.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -14,7 +13,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// `None`, with a word, where this program was carried away from the simulated driver, which cargo puts beside it.
+    /// `None`, with a message, if the simulated driver, which cargo puts beside this program, is missing.
     fn new() -> Option<Self> {
         let library = std::env::current_exe().unwrap().with_file_name("liblibcuda_sim.so");
         if !library.exists() {

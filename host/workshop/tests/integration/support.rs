@@ -1,4 +1,4 @@
-//! What the integration tests share: the PTX under test, a device to run it on, and one way to judge a result.
+//! Shared parts of the integration tests: the PTX under test, a device, and the check of results.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -58,7 +58,7 @@ pub fn entries(problem: &Problem) -> Vec<(&'static Entry, &'static PtxModule)> {
     entries
 }
 
-/// Inputs of `problem`, and the bounds its outputs must keep.
+/// Inputs of `problem`, and the error bounds of its outputs.
 pub struct Case {
     inputs: Inputs,
     bounds: Option<UnitScaleBounds>,
@@ -79,8 +79,8 @@ impl Case {
         Self { inputs, bounds, reference }
     }
 
-    /// Runs every entry that accepts the problem, with LSE if `lse`, and panics with what was found if anything is wrong
-    /// with its outputs, its inputs, its guards, or its execution.
+    /// Runs every entry that accepts the problem, with LSE if `lse`, and panics if anything is wrong with its outputs, inputs, guard
+    /// bytes or execution.
     pub fn assert_right(&self, lse: bool) {
         self.assert_right_in(lse, |_| true);
     }

@@ -1,4 +1,4 @@
-//! The support table of the documents says what the variants of this build compute.
+//! The support table in the documents matches the variants of this build.
 
 use contract::config::{Element, Mask, Scores, Sequence};
 use contract::variants::VARIANTS;

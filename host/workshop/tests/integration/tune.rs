@@ -1,4 +1,4 @@
-//! `fa512 tune` as far as it goes without a GPU.
+//! The parts of `fa512 tune` that need no GPU.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn a_plan_is_written_and_without_a_gpu_it_is_said_that_times_mean_nothing() {
     let record = folder.path().join("record.jsonl");
     let run = |plan: &str| {
         let mut command = fa512(&["tune", "run", "--plan", plan, "--ptx", &crate::support::ptx_path(), "--out"]);
-        // No driver may be found, wherever this test runs.
+        // The test must not find a driver on any machine.
         command.arg(&record).env("CUDA_VISIBLE_DEVICES", "");
         command
     };

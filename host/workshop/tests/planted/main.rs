@@ -57,7 +57,7 @@ fn trials_of(case: &'static Case, module: &Arc<Module>) -> [Trial; 2] {
     ]
 }
 
-/// Requires what the class of the bug says, and the report on record.
+/// Requires the finding class of the bug, and the recorded report.
 fn check_planted(module: &Module, case: &Case) -> Result<(), String> {
     let Outcome { findings, output } = simulate::run(module, case, case.planted)?;
     let mut actual = report::text(&findings);
@@ -88,7 +88,7 @@ fn check_planted(module: &Module, case: &Case) -> Result<(), String> {
     ))
 }
 
-/// Requires that nothing is found.
+/// Requires that there are no findings.
 fn check_clean(module: &Module, case: &Case) -> Result<(), String> {
     let findings = simulate::run(module, case, case.clean)?.findings;
     if findings.is_empty() {
@@ -97,7 +97,7 @@ fn check_clean(module: &Module, case: &Case) -> Result<(), String> {
     Err(format!("the clean twin of {} has findings:\n{}", case.planted, report::text(&findings)))
 }
 
-/// What the simulator calls the bugs of a class.
+/// The finding class of a class of bugs.
 fn finding_classes(class: Class) -> &'static [FindingClass] {
     match class {
         Class::Misaligned => &[FindingClass::Misaligned],

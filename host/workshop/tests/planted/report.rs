@@ -1,4 +1,4 @@
-//! Findings as text that changes neither with the compiler's numbering nor with code that moves.
+//! Findings as text independent of the compiler's numbering and of line numbers.
 
 use std::fs;
 use std::path::Path;

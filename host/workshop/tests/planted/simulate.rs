@@ -3,12 +3,12 @@
 use planted::{Arguments, Case, Swizzle, TensorMap};
 use ptx_sim::{Finding, GlobalMemory, Launch, MemoryError, Module, Options, TensorElement, run as simulate};
 
-/// More than any kernel but an endless one executes.
+/// Instruction limit: more than any kernel that ends executes.
 const INSTRUCTIONS_PER_WARP: u64 = 10_000;
 
-/// What became of a kernel.
+/// Result of a kernel.
 pub struct Outcome {
-    /// What is wrong with it.
+    /// Findings.
     pub findings: Vec<Finding>,
     /// The output buffer.
     pub output: Vec<u8>,

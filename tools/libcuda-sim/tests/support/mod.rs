@@ -1,4 +1,4 @@
-//! Puts the library where programs look for libcuda.
+//! Provides the library under the name by which programs look for libcuda.
 
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! The program, and what it says.
+//! Running the program and reading its output.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -12,12 +12,12 @@ pub fn ptx_sim(arguments: &[&str]) -> Command {
     command
 }
 
-/// What the program wrote.
+/// Output of the program.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("the program writes UTF-8")
 }
 
-/// What the program does, which has to end with `exit_code`.
+/// Output of the program, which must end with `exit_code`.
 #[track_caller]
 pub fn output(command: &mut Command, exit_code: i32) -> Output {
     let output = command.output().expect("the program starts");
@@ -26,7 +26,7 @@ pub fn output(command: &mut Command, exit_code: i32) -> Output {
     output
 }
 
-/// What the program says of `arguments` that it refuses.
+/// The error message for `arguments` that the program refuses.
 #[track_caller]
 pub fn refusal(arguments: &[&str]) -> String {
     let output = output(&mut ptx_sim(arguments), 2);

@@ -28,13 +28,13 @@ pub struct Kernel {
 /// Makes the texture or surface objects of a kernel.
 type Objects = Box<dyn Fn(&mut GlobalMemory) -> Vec<u64>>;
 
-/// What a kernel did.
+/// Result of a kernel.
 pub struct Outcome {
     /// The output buffer.
     pub output: Vec<u8>,
     /// The report.
     pub report: Report,
-    /// What it left in memory.
+    /// Global memory afterwards.
     pub memory: GlobalMemory,
 }
 
@@ -131,7 +131,7 @@ impl Kernel {
         self
     }
 
-    /// How to run.
+    /// Simulator options.
     pub fn with_options(mut self, options: Options) -> Kernel {
         self.options = options;
         self
@@ -203,12 +203,12 @@ impl Kernel {
         Ok(Outcome { output: bytes, report, memory })
     }
 
-    /// Runs it; it must not be refused.
+    /// Runs it; the launch must not be refused.
     pub fn run(&self) -> Outcome {
         self.try_run().unwrap_or_else(|error| panic!("{error}\n{}", self.text()))
     }
 
-    /// Runs it; nothing must be found.
+    /// Runs it; there must be no findings.
     pub fn run_clean(&self) -> Vec<u8> {
         let outcome = self.run();
         let findings: Vec<String> = outcome.report.findings.iter().map(Finding::to_string).collect();
@@ -216,7 +216,7 @@ impl Kernel {
         outcome.output
     }
 
-    /// Runs it; exactly one thing must be found, of that class.
+    /// Runs it; there must be exactly one finding, of a class.
     pub fn run_faulty(&self, class: FindingClass) -> Finding {
         let findings = self.run().report.findings;
         match findings.as_slice() {
@@ -227,12 +227,12 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// Runs it; what is found first.
+    /// Runs it; returns the first finding.
     pub fn first_finding(&self) -> Finding {
         self.run().report.findings.into_iter().next().expect("a finding")
     }
 
-    /// Runs it; things of that class must be found, and no others.
+    /// Runs it; there must be findings of a class and no others.
     pub fn run_faults_of(&self, class: FindingClass) -> Vec<Finding> {
         let findings = self.run().report.findings;
         let as_expected = !findings.is_empty() && findings.iter().all(|finding| finding.class == class);

@@ -106,7 +106,7 @@ impl Bench {
         Self { machine, folder }
     }
 
-    /// What was written for people.
+    /// The messages written so far.
     pub fn messages(&self) -> String {
         let path: PathBuf = self.folder.path().join("messages");
         std::fs::read_to_string(path).unwrap_or_default()
@@ -145,7 +145,7 @@ pub fn submit(stream: &Stream, name: &str, arguments: &[u64]) -> Result<(), Erro
     stream.submit(Operation::Launch(one_thread(&function, arguments)))
 }
 
-/// Words of the host that kernels may reach.
+/// Host memory accessible to kernels.
 struct Host(Vec<AtomicU64>);
 
 impl HostWords for Host {

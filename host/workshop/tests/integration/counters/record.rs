@@ -1,4 +1,4 @@
-//! The record of counters, and which of them a build can be held to.
+//! The record of counters, and which of them a given build must match.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ const SPILL_STORES: &str = "spill_store_bytes";
 const SPILL_LOADS: &str = "spill_load_bytes";
 const STACK: &str = "stack_bytes";
 
-/// What one entry costs in one situation: at a shape, or on an architecture.
+/// The cost of an entry at a shape or on an architecture.
 pub struct Case {
     /// Name of the entry.
     pub entry: String,
@@ -25,10 +25,10 @@ pub struct Case {
     pub counters: BTreeMap<String, u64>,
 }
 
-/// What every entry costs.
+/// The cost of every entry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// What wrote the PTX.
+    /// The compiler of the PTX.
     code_generator: Option<CodeGenerator>,
     /// Version of the ptxas that counted registers and spills.
     ptxas: Option<String>,
@@ -36,10 +36,10 @@ pub struct Record {
     counters: BTreeMap<String, BTreeMap<String, BTreeMap<String, u64>>>,
 }
 
-/// What a counter is determined by.
+/// What determines a counter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Determinant {
-    /// The algorithm: any compiler must come to the same value.
+    /// The algorithm: every compiler must reach the same value.
     Algorithm,
     /// The code generator: its version changes instruction counts.
     CodeGenerator,
@@ -47,7 +47,7 @@ enum Determinant {
     Ptxas,
 }
 
-/// A counter, named by entry, case and its own name, that is not what it was.
+/// A changed counter, identified by entry, case and name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// Entry, case, counter.
@@ -58,11 +58,11 @@ pub struct Change {
     pub measured: Option<u64>,
 }
 
-/// A measured record beside the stored one.
+/// Comparison of a measured record with the stored one.
 pub struct Comparison {
-    /// What changed.
+    /// Changed counters.
     pub changes: Vec<Change>,
-    /// What could not be compared, and why.
+    /// Counters that could not be compared, with reasons.
     pub omissions: Vec<String>,
 }
 
@@ -77,8 +77,8 @@ pub fn resource_counters(resources: &Resources) -> BTreeMap<String, u64> {
     counters.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
-/// Local memory is for spills and indexed arrays, which no kernel has, whatever the compiler. Wavefronts of shared memory are more
-/// where the compiler has the lanes of a warp read the same word one way after the other; conflicts are not.
+/// Local memory is used only for spills and indexed arrays, which no kernel has under any compiler. The number of shared-memory
+/// wavefronts depends on how the compiler lets lanes read the same word; the number of conflicts does not.
 fn determinant(counter: &str) -> Determinant {
     match counter {
         REGISTERS | SPILL_STORES | SPILL_LOADS | STACK => Determinant::Ptxas,
@@ -151,7 +151,7 @@ impl Comparison {
 }
 
 impl Change {
-    /// Whether it is more than registers that are given out anyway.
+    /// Whether it exceeds the allocation granularity.
     fn matters(&self) -> bool {
         let granule = |registers: Option<u64>| registers.map(|registers| registers.next_multiple_of(REGISTER_GRANULE));
         self.key[2] != REGISTERS || granule(self.stored) != granule(self.measured)

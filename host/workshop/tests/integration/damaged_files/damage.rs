@@ -1,10 +1,10 @@
-//! Ways in which a file is not what it was.
+//! Ways to damage a file.
 
 use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
 use serde_json::Value;
 
-/// Numbers that programs stumble over.
+/// Numbers that often break programs.
 const NUMBERS: [&str; 14] = [
     "0",
     "-1",
@@ -21,7 +21,7 @@ const NUMBERS: [&str; 14] = [
     "9223372036854775807",
     "18446744073709551615",
 ];
-/// Texts that programs stumble over.
+/// Texts that often break programs.
 const TEXTS: [&str; 8] = ["", " ", "\u{1b}[2J", "../../x", "NaN", "\u{0}", "a\nb", "\u{202e}<script>&\"'"];
 
 /// Other bytes than `whole`: some changed, a part cut out, repeated or exchanged for a number, or the end missing.
@@ -51,7 +51,7 @@ pub fn damaged(whole: &[u8], random: &mut ChaCha8Rng) -> Vec<u8> {
     bytes
 }
 
-/// Another number in place of the first one behind `start`.
+/// Replaces the first number after `start`.
 fn exchange_a_number(bytes: &mut Vec<u8>, start: usize, random: &mut ChaCha8Rng) {
     let Some(first) = bytes[start..].iter().position(u8::is_ascii_digit) else { return };
     let first = start + first;
