@@ -58,7 +58,7 @@ fn a_grid_that_waits_for_all_blocks_needs_a_cooperative_launch() {
     let (report, _) = reverse(3, false);
     let finding = report.expect("a possible launch").findings.swap_remove(0);
     assert_eq!(finding.class, FindingClass::Trap);
-    assert!(finding.message.contains("takes a cooperative launch"), "{}", finding.message);
+    assert!(finding.message.contains("needs a cooperative launch"), "{}", finding.message);
     assert!(
         finding.at.source.iter().chain(&finding.at.inlined_at).any(|at| at.file == "whole_grid.cu" && at.line == 13)
     );
