@@ -13,6 +13,8 @@
 //!
 //! Lengths are not trusted. Whatever these arrays hold, the search ends, and rows lie within the tensors.
 
+pub mod longest_first;
+
 /// How many sequences the rows of a packed problem are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]

@@ -46,6 +46,9 @@ pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulat
     /// Whether warpgroups take turns on the tensor cores. Under a mask that leaves some of them work between their products that
     /// others do not have, they would wait for each other; where their own products overlap with their softmax, there is no need to.
     const TAKES_TURNS: bool = Self::WARPGROUPS > 1 && Self::Mask::ALL_KEYS && !Self::OVERLAPS;
+    /// Whether a warp finds the items of packed sequences for the one that copies, the longest first: those of several strips. Smaller
+    /// ones even out, and share K and V in L2 if they come in the order of their rows (docs/results/packed.md).
+    const FINDS_ITEMS_AHEAD: bool = Self::Sequence::IS_LOOKED_UP && Self::WARPGROUPS > 1;
     /// In which order items come where tiles of K and V stream. Those of wide rows take so long to read that blocks should share them.
     const STREAMED_ORDER: WorkOrder = match Self::Mask::ORDER {
         WorkOrder::LongestFirst if Self::HeadDim::COLUMNS > HEAD_DIM => WorkOrder::LongestFirstTogether,
