@@ -3,13 +3,20 @@
 //!
 //! An item is up to `strips` neighbouring strips of query rows of a head. What it costs is counted in tiles of keys. Items come class
 //! by class of costs, the dearest first; of a class sequence by sequence, and the heads of an item together, so that blocks that
-//! compute at the same time share K and V in L2. The costs only balance the work: whatever they say, every item is in one class.
+//! compute at the same time share K and V in L2. Where a block has many items, all costs are one class. The costs only balance the work: whatever they say, every item is in one class.
 
 /// Query rows of a strip, and keys of a tile.
 const ROWS: u32 = 64;
 
-/// Of more sequences than these the items come in the order of the sequences: so many even out by themselves.
-pub const MOST_SORTED: u32 = 1024;
+/// Of so many items a block the longest come first. More even out by themselves; they come in the order of the sequences, since short
+/// ones among long ones read memory while those compute (docs/results/packed.md).
+const MOST_SORTED: u32 = 10;
+
+/// Whether the longest of at most `items` items come first on `blocks` blocks.
+#[inline(always)]
+pub const fn is_sorted(items: u32, blocks: u32) -> bool {
+    items / MOST_SORTED < blocks
+}
 
 /// Costs that differ by less than a fourth, from 4 on; or all costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

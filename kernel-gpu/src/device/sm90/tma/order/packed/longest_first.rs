@@ -10,7 +10,7 @@ use crate::device::sm90::tma::copies::StripCopy;
 use crate::device::sm90::tma::kernel::{ROWS, TmaKernel};
 use crate::device::sm90::tma::memory::Memory;
 use contract::config::WARP_SIZE;
-use contract::packed::longest_first::{CostClass, Items, MOST_SORTED};
+use contract::packed::longest_first::{CostClass, Items, is_sorted};
 use contract::packed::{Rows, SequenceTile};
 use contract::tile::sm90_tma::ITEMS_AHEAD;
 
@@ -98,8 +98,7 @@ impl Walk {
     /// All lanes of a warp call this together.
     #[inline(always)]
     unsafe fn new<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) -> Self {
-        let sequences = context.args.sequences;
-        let class = match 1 < sequences && sequences <= MOST_SORTED {
+        let class = match is_sorted(context.args.work_items.get(), thread::grid_dim_x()) {
             // SAFETY: the caller's; all lanes have the same arguments.
             true => CostClass::of(unsafe { greatest_cost(context, lane) }),
             false => CostClass::ALL,
