@@ -167,8 +167,8 @@ impl Record {
     fn tables(&self, workspace: &Workspace) -> Result<String> {
         let [rustc, rust_cuda] = &self.sides;
         let mut text = format!(
-            "{}; {}. Registers per thread, and SASS instructions of the whole entry and of its main loop, by ptxas {} for sm_{}. No entry \
-             spills.\n\n",
+            "{}; {}. Registers per thread, and SASS instructions of the whole entry and of its main loop, by ptxas {} for \
+             sm_{}. No entry spills.\n\n",
             rustc.version, rust_cuda.version, self.ptxas, self.architecture
         );
         ensure!(
