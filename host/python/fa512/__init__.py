@@ -1,8 +1,9 @@
-"""FlashAttention forward on NVIDIA GPUs, in one call on tensors that are already there.
+"""FlashAttention forward on NVIDIA GPUs, in one call on the tensors that you have.
 
-`attention` takes tensors of PyTorch and arrays of CuPy, JAX and others, `attention_varlen` packed sequences, `attention_padded` padded
-batches; `scaled_dot_product_attention`, `flash_attn_func` and `flash_attn_varlen_func` have the signatures of PyTorch and flash-attn. `info` tells what was found on this machine. `fa512.torch` has the operators that
-`torch.compile`, autograd and DTensor know, `fa512.transformers` registers an attention for transformers.
+`attention` takes PyTorch tensors and arrays of CuPy, JAX and others, `attention_varlen` packed sequences, `attention_padded` padded
+batches. `scaled_dot_product_attention`, `flash_attn_func` and `flash_attn_varlen_func` have the signatures of PyTorch and flash-attn.
+`info` returns what was found on this machine. `fa512.torch` has operators that work with `torch.compile`, autograd and DTensor.
+`fa512.transformers` registers an attention for transformers.
 
 Importing this needs neither PyTorch nor a GPU.
 """
@@ -32,9 +33,9 @@ def scaled_dot_product_attention(
     scale=None,
     enable_gqa=False,
 ):
-    """`torch.nn.functional.scaled_dot_product_attention` on tensors of PyTorch, with its arguments and its gradient.
+    """`torch.nn.functional.scaled_dot_product_attention` on PyTorch tensors, with its arguments and its gradient.
 
-    What is not computed (dropout, a gradient with a mask, other types than float16 and bfloat16) is an error that names the argument. See
+    Unsupported arguments (dropout, a gradient with a mask, types other than float16 and bfloat16) are errors that name the argument. See
     `fa512.torch.scaled_dot_product_attention`.
     """
     from . import torch
@@ -57,9 +58,9 @@ def flash_attn_func(
     deterministic=False,
     return_attn_probs=False,
 ):
-    """flash-attn's `flash_attn_func` on tensors [batch, sequence, heads, head size] of PyTorch, with its arguments and a gradient.
+    """flash-attn's `flash_attn_func` on PyTorch tensors [batch, sequence, heads, head size], with its arguments and a gradient.
 
-    What is not computed is an error that names the argument. See `fa512.torch.flash_attn_func`.
+    An unsupported argument is an error that names it. See `fa512.torch.flash_attn_func`.
     """
     from . import torch
 
@@ -98,7 +99,7 @@ def flash_attn_varlen_func(
 ):
     """flash-attn's `flash_attn_varlen_func` on packed tensors [rows, heads, head size] of PyTorch, with its arguments and a gradient.
 
-    What is not computed is an error that names the argument. See `fa512.torch.flash_attn_varlen_func`.
+    An unsupported argument is an error that names it. See `fa512.torch.flash_attn_varlen_func`.
     """
     from . import torch
 

@@ -27,41 +27,40 @@ use crate::scores::Changes;
 /// Parameters
 /// ----------
 /// q, k, v
-///     Tensors of PyTorch, arrays of CuPy or JAX, or any objects with DLPack or `__cuda_array_interface__`: float16, or
-///     all bfloat16, on one GPU, four dimensions in the order of `layout`, the last one, the head size, a multiple of 8 up to
-///     128. `k` and `v` may have fewer heads, of which those of `q` are a multiple (groups of them share one), and another
-///     sequence length. Any strides will do whose rows are without gaps and start at multiples of 16 bytes; inputs may be
-///     broadcast (stride 0).
+///     PyTorch tensors, CuPy or JAX arrays, or any objects with DLPack or `__cuda_array_interface__`: all float16 or all
+///     bfloat16, on one GPU, with four dimensions in the order of `layout`. The last one, the head size, is a multiple of 8 up to
+///     128. `k` and `v` may have another sequence length, and fewer heads if the number of heads of `q` is a multiple of theirs
+///     (groups share one). Any strides work if rows are contiguous and start at multiples of 16 bytes; inputs may be broadcast
+///     (stride 0).
 /// causal
-///     Whether query i attends to the keys 0 … i only.
+///     If true, query i attends only to the keys 0 … i.
 /// window
-///     (left, right): query i attends to the keys i - left … i + right only. None is no limit, for a side or both. With `causal`, right
-///     is 0 whatever is given.
+///     (left, right): query i attends only to the keys i - left … i + right. None is no limit, for a side or both. With `causal`, right
+///     is always 0.
 /// align
-///     Where queries are among the keys, for `causal` and `window`, if there are not as many of these: "top-left", the first query
-///     at the first key, as PyTorch's `is_causal` has it, or "bottom-right", the last query at the last key, as in flash-attn.
+///     How queries align with keys, for `causal` and `window`, if their numbers differ: "top-left", the first query with the first
+///     key, as in PyTorch's `is_causal`, or "bottom-right", the last query with the last key, as in flash-attn.
 /// scale
 ///     Factor on the scores; 1/√(head size) unless given.
 /// softcap
 ///     Caps scores: s = scale · q·k becomes softcap · tanh(s / softcap). From 0.001 to 1000; None is no cap.
 /// alibi_slopes
-///     float32 [heads] or [batch, heads]: the score of query i and key j becomes less by slope · |i - j|, behind the cap.
+///     float32 [heads] or [batch, heads]: slope · |i - j| is subtracted from the score of query i and key j, after the cap.
 /// bias
-///     Is added to scores last: of the type of `q`, [batch, heads, queries, keys] whatever the layout, where batch, heads and queries may
-///     be 1 or missing. Its last dimension is without gaps. Where it is -inf, a query does not attend to the key.
+///     Added to scores last: [batch, heads, queries, keys] of the type of `q`, whatever the layout. Batch, heads and queries may
+///     be 1 or missing. The last dimension is contiguous. A key whose bias is -inf is excluded.
 /// layout
 ///     Order of the dimensions: "bhsd" (batch, heads, sequence, head size), as in PyTorch, or "bshd", as in flash-attn.
 /// out
-///     Where the result goes; made by the library of `q` unless given. A tensor that is made has the order of dimensions in
-///     memory that `q` has.
+///     Tensor for the result; if missing, the library of `q` allocates it, with the memory order of the dimensions of `q`.
 /// return_lse
-///     Whether the logarithm of the sum of exp(scores) is returned, too: float32 [batch, heads, sequence].
+///     If true, also return the logarithm of the sum of exp(scores): float32 [batch, heads, sequence].
 /// lse
-///     Where that goes; giving it asks for it.
+///     Tensor for it; if given, it is computed.
 /// stream
-///     The stream to work on: a number, or a stream of PyTorch, CuPy or cuda.core. Unless given it is the current stream of
-///     PyTorch or CuPy, that of `__cuda_array_interface__`, else the legacy default stream; for JAX, and others that tell no
-///     stream of theirs, the call waits for the result.
+///     The stream to use: a number, or a stream of PyTorch, CuPy or cuda.core. Default: the current stream of PyTorch or CuPy, or
+///     the stream of `__cuda_array_interface__`, or the legacy default stream. For JAX and other libraries without a stream, the
+///     call waits for the result.
 ///
 /// Returns
 /// -------
@@ -70,11 +69,11 @@ use crate::scores::Changes;
 /// Raises
 /// ------
 /// TypeError
-///     When an argument is no array on a GPU, or of another element type.
+///     If an argument is not an array on a GPU, or has another element type.
 /// ValueError
-///     When a shape, stride, address, device, layout, window or scale is not acceptable.
+///     If a shape, stride, address, device, layout, window or scale is not acceptable.
 /// RuntimeError
-///     When there is no driver or GPU, or the driver reports an error.
+///     If there is no driver or GPU, or the driver reports an error.
 #[pyfunction]
 #[pyo3(signature = (q, k, v, *, causal=false, window=None, align="top-left", scale=None, softcap=None, alibi_slopes=None, bias=None, layout="bhsd", out=None, return_lse=false, lse=None, stream=None))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
@@ -103,27 +102,27 @@ fn attention<'py>(
 
 /// Computes softmax(scale · QKᵀ + mask) · V of packed sequences on the GPU, without a gradient.
 ///
-/// Sequence s is the rows from cu_seqlens[s] up to cu_seqlens[s + 1], and attends to itself only. The kernel reads `cu_seqlens` and the
-/// other lengths: the host waits for nothing. Whatever they hold, nothing outside the tensors is read or written, and no sequence
-/// reaches another's result. Rows that belong to no sequence are not written. A query whose sequence has no key gets zeros, and an LSE
+/// Sequence s has the rows from cu_seqlens[s] up to cu_seqlens[s + 1], and attends only to itself. Only the kernel reads `cu_seqlens`
+/// and the other lengths, so the host does not wait. Whatever they hold, nothing outside the tensors is read or written, and no sequence
+/// affects another's result. Rows that belong to no sequence are not written. A query whose sequence has no key gets zeros, and an LSE
 /// of -inf.
 ///
 /// Parameters
 /// ----------
 /// q, k, v
-///     As for `attention`, of three dimensions: [rows of all sequences, heads, head size]; `k` and `v` may have fewer heads and, with
-///     `cu_seqlens_k`, another number of rows.
+///     As for `attention`, but with three dimensions: [rows of all sequences, heads, head size]. `k` and `v` may have fewer heads and,
+///     with `cu_seqlens_k`, another number of rows.
 /// cu_seqlens
 ///     int32 or uint32 [sequences + 1] on the same GPU: where each sequence begins, and where the last one ends.
 /// cu_seqlens_k
-///     The same for the rows of `k` and `v`, if the sequences have other lengths there.
+///     The same for the rows of `k` and `v`, if their lengths differ.
 /// seqused_q, seqused_k
-///     int32 or uint32 [sequences] on the same GPU: how many of its rows a sequence has, of `q`, and of `k` and `v`. A number below 0
-///     counts as 0, a larger one than there are rows as these. Rows behind `seqused_q` are not written.
+///     int32 or uint32 [sequences] on the same GPU: how many of its rows a sequence uses, in `q`, and in `k` and `v`. A number below 0
+///     counts as 0, and one above the number of rows as that number. Rows from `seqused_q` on are not written.
 /// max_seqlen
-///     The length of the longest sequence of `q`, or a bound. It helps to choose a kernel, and makes no result wrong.
+///     The length of the longest sequence of `q`, or an upper bound. It only helps to choose a kernel; results are right in any case.
 /// causal
-///     Whether query i of a sequence attends to its keys 0 … i only.
+///     If true, query i of a sequence attends only to its keys 0 … i.
 /// window
 ///     As for `attention`, within each sequence.
 /// align
@@ -135,11 +134,11 @@ fn attention<'py>(
 /// alibi_slopes
 ///     As for `attention`, [heads].
 /// out
-///     Where the result goes; made by the library of `q` unless given, without gaps.
+///     Tensor for the result; if missing, the library of `q` allocates it, contiguous.
 /// return_lse
-///     Whether the logarithm of the sum of exp(scores) is returned, too: float32 [heads, rows].
+///     If true, also return the logarithm of the sum of exp(scores): float32 [heads, rows].
 /// lse
-///     Where that goes; giving it asks for it.
+///     Tensor for it; if given, it is computed.
 /// stream
 ///     As for `attention`.
 ///
@@ -184,23 +183,23 @@ fn attention_varlen<'py>(
 
 /// Computes softmax(scale · QKᵀ + mask) · V of a padded batch on the GPU, without a gradient.
 ///
-/// Entry b uses its first seqused_q[b] rows of `q` and its first seqused_k[b] rows of `k` and `v`. The kernel reads them: the host waits
-/// for nothing. Rows of the result and of LSE behind `seqused_q` are not written. A query without a key gets zeros, and an LSE of -inf.
+/// Entry b uses its first seqused_q[b] rows of `q` and its first seqused_k[b] rows of `k` and `v`. Only the kernel reads these numbers, so
+/// the host does not wait. Rows of the result and of LSE from `seqused_q` on are not written. A query without a key gets zeros, and an LSE
+/// of -inf.
 ///
 /// Parameters
 /// ----------
 /// q, k, v
-///     As for `attention`, [batch, sequence, heads, head size], whose entries lie one behind the other: the stride of the batch is the
-///     sequence length times that of rows.
+///     As for `attention`, but [batch, sequence, heads, head size]. The batch stride must be the sequence length times the row stride.
 /// seqused_q, seqused_k
-///     int32 or uint32 [batch] on the same GPU: how many rows an entry uses, of `q`, and of `k` and `v`; all unless given. A number below
-///     0 counts as 0, a larger one than there are rows as these.
+///     int32 or uint32 [batch] on the same GPU: how many rows an entry uses, in `q`, and in `k` and `v`; default: all. A number below
+///     0 counts as 0, and one above the number of rows as that number.
 /// causal
-///     As for `attention`, within the rows that are used.
+///     As for `attention`, within the used rows.
 /// window
-///     As for `attention`, within the rows that are used.
+///     As for `attention`, within the used rows.
 /// align
-///     As for `attention`: where the used queries are among the used keys.
+///     As for `attention`: how the used queries align with the used keys.
 /// scale
 ///     Factor on the scores; 1/√(head size) unless given.
 /// softcap
@@ -208,11 +207,11 @@ fn attention_varlen<'py>(
 /// alibi_slopes
 ///     As for `attention`, [heads].
 /// out
-///     Where the result goes; made by the library of `q` unless given.
+///     Tensor for the result; if missing, the library of `q` allocates it.
 /// return_lse
-///     Whether the logarithm of the sum of exp(scores) is returned, too: float32 [heads, batch, sequence].
+///     If true, also return the logarithm of the sum of exp(scores): float32 [heads, batch, sequence].
 /// lse
-///     Where that goes; giving it asks for it.
+///     Tensor for it; if given, it is computed.
 /// stream
 ///     As for `attention`.
 ///
@@ -274,7 +273,7 @@ fn lengths_of(name: &str) -> PyResult<Lengths> {
     }
 }
 
-/// Loads the kernel for a shape, so that the first call is as quick as the others, and may be captured into a CUDA graph.
+/// Loads the kernel for a shape, so that the first call is as fast as later ones, and can be captured into a CUDA graph.
 ///
 /// Parameters
 /// ----------
@@ -289,7 +288,7 @@ fn lengths_of(name: &str) -> PyResult<Lengths> {
 /// device
 ///     Number of the GPU.
 /// sequences
-///     Of a packed batch, the number of sequences; `batch` is then 1 and `sequence` the rows of all of them.
+///     For packed sequences, their number; `batch` is then 1, and `sequence` the total number of rows.
 /// lengths
 ///     "separate" for packed sequences with `cu_seqlens_k`, `seqused_q` or `seqused_k`; "padded" for `attention_padded`, whatever the
 ///     `layout`; "shared" for all others.
@@ -298,9 +297,9 @@ fn lengths_of(name: &str) -> PyResult<Lengths> {
 /// head_dim
 ///     Head size of the tensors.
 /// kv_heads
-///     Heads of `k` and `v`; as many as of `q` unless given.
+///     Heads of `k` and `v`; default: as many as `q`.
 /// kv_sequence
-///     Sequence length of `k` and `v`; that of `q` unless given.
+///     Sequence length of `k` and `v`; default: that of `q`.
 /// align
 ///     As for `attention`.
 /// changes_scores
@@ -309,9 +308,9 @@ fn lengths_of(name: &str) -> PyResult<Lengths> {
 /// Raises
 /// ------
 /// ValueError
-///     When a size is not acceptable.
+///     If a size is not acceptable.
 /// RuntimeError
-///     When there is no driver or no such GPU, or the driver reports an error.
+///     If there is no driver or no such GPU, or the driver reports an error.
 #[pyfunction]
 #[pyo3(signature = (batch, heads, sequence, *, causal=false, window=None, layout="bhsd", device=0, sequences=None, lengths="shared", dtype="float16", head_dim=64, kv_heads=None, kv_sequence=None, align="top-left", changes_scores=false))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]

@@ -222,18 +222,18 @@ def attention(
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale · QKᵀ + mask) · V of float16 or bfloat16 tensors [batch, heads, sequence, head size], with a gradient.
 
-    With the window (left, right), query i attends to the keys i - left … i + right only, where None is no limit. `causal` makes the
-    right side 0.
+    With the window (left, right), query i attends only to the keys i - left … i + right; None is no limit. `causal` makes the right
+    side 0.
 
-    `key` and `value` may have fewer heads, of which those of `query` are a multiple: groups of these share one. They may have another
-    sequence length: `align` then tells where queries are among the keys, "top-left" (the first query at the first key) or
-    "bottom-right" (the last query at the last key). A gradient of limits needs "bottom-right" there.
+    `key` and `value` may have fewer heads, if the number of heads of `query` is a multiple of theirs: groups share one. They may have
+    another sequence length. `align` then says how queries align with keys: "top-left" (the first query with the first key) or
+    "bottom-right" (the last query with the last key). In that case, a gradient with a causal mask or a window needs "bottom-right".
 
-    With s = scale · q·k, scores are softcap · tanh(s / softcap), less slope · |i - j| of `alibi_slopes` (float32 [heads] or [batch, heads]),
-    plus `bias`, of the type of `query` and shape [batch, heads, queries, keys], where all but the last dimension may be 1 or missing. None
-    of the three has a gradient, nor has what is computed with it.
+    With s = scale · q·k, scores are softcap · tanh(s / softcap), minus slope · |i - j| with `alibi_slopes` (float32 [heads] or
+    [batch, heads]), plus `bias` of the type of `query` and shape [batch, heads, queries, keys], where all dimensions but the last may be 1 or
+    missing. With any of the three there is no gradient.
 
-    The result lies in memory as `query` does: batch, sequence, heads or batch, heads, sequence, without gaps. LSE, float32
+    The result is contiguous, and has the memory order of `query`: batch, sequence, heads or batch, heads, sequence. LSE, float32
     [batch, heads, sequence], has no gradient.
     """
     operator = _attention_with_lse if return_lse else _attention
@@ -252,9 +252,9 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """`torch.nn.functional.scaled_dot_product_attention` for float16 or bfloat16 tensors [batch, heads, sequence, head size].
 
-    With `enable_gqa`, `key` and `value` may have fewer heads. They may have another sequence length; `is_causal` has the first query at
-    the first key then. `attn_mask` is boolean, or added to scores and of the type of `query`; there is no gradient with it. What is not
-    computed is an error that names the argument.
+    With `enable_gqa`, `key` and `value` may have fewer heads. They may have another sequence length; `is_causal` then aligns the first query
+    with the first key. `attn_mask` is boolean, or has the type of `query` and is added to scores; there is no gradient with it. An unsupported
+    argument is an error that names it.
     """
     if dropout_p != 0.0:
         refuse("dropout_p", dropout_p, "it must be 0")
@@ -281,8 +281,8 @@ def flash_attn_func(
 ) -> Tensor:
     """flash-attn's `flash_attn_func` for float16 or bfloat16 tensors [batch, sequence, heads, head size].
 
-    `k` and `v` may have fewer heads and another sequence length; `causal` and `window_size` have the last query at the last key then. What
-    is not computed is an error that names the argument, as is a gradient with a softcap or slopes.
+    `k` and `v` may have fewer heads and another sequence length; `causal` and `window_size` then align the last query with the last key. An
+    unsupported argument is an error that names it; so is a gradient with a softcap or slopes.
     """
     refuse_flash_attn_options((q, k, v), dropout_p, deterministic, return_attn_probs, "fa512.torch.attention")
     window = window_of_flash_attn(window_size, q.shape[1], k.shape[1])

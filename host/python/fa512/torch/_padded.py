@@ -214,13 +214,13 @@ def attention_padded(
     """softmax(scale · QKᵀ + mask) · V of a padded batch, with a gradient.
 
     `query`, `key` and `value` are float16 or bfloat16 [batch, sequence, heads, head size]; `key` and `value` may have fewer heads and another
-    sequence, as for `attention`. Entry b uses its first seqused_q[b] queries and its first seqused_k[b] keys: int32 [batch] on their GPU, for
-    which nobody waits; all of them without. Queries that are not used, or have no key, get zeros. What is not used changes nothing, and has
-    the gradient 0.
+    sequence length, as for `attention`. Entry b uses its first seqused_q[b] queries and its first seqused_k[b] keys. Both are int32 [batch]
+    on their GPU, and the host does not wait for them; if one is missing, all rows are used. Unused queries, and queries without a key, get
+    zeros. Unused elements have no effect, and their gradient is 0.
 
-    `align` tells where the used queries are among the used keys, as for `attention`; a gradient of limits needs "bottom-right". `window`,
-    `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within what is used. LSE, float32 [batch, heads, sequence], has no
-    gradient.
+    `align` says how the used queries align with the used keys, as for `attention`; a gradient with a causal mask or a window needs
+    "bottom-right". `window`, `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within the used rows. LSE, float32
+    [batch, heads, sequence], has no gradient.
     """
     options = (causal, scale, *(window or (None, None)), align, softcap, alibi_slopes)
     if not return_lse:

@@ -1,8 +1,8 @@
 """The attention `fa512_flash` for transformers 5, and what is built on it (sentence-transformers).
 
 Importing this registers it: `AutoModel.from_pretrained(..., attn_implementation="fa512_flash", dtype=torch.float16)`. Padded batches
-are computed as packed ones. What fa512 does not compute goes to PyTorch, with one warning for each reason; `register(strict=True)`
-makes that an error.
+are computed as packed sequences. Calls that fa512 does not support go to PyTorch, with one warning per reason; with
+`register(strict=True)` they are errors.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 /// Which kind of device to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum DeviceChoice {
-    /// A GPU when the driver answers, else the simulator.
+    /// A GPU if there is one, else the simulator.
     Auto,
     /// A GPU, or failure.
     Gpu,
