@@ -118,7 +118,7 @@ impl Walk {
             loop {
                 let mine = self.sequence + lane.index;
                 let number = match mine < context.args.sequences {
-                    true => items(context, mine).number_of(self.class) * heads,
+                    true => items(context, mine).of(self.class).number() * heads,
                     false => 0,
                 };
                 let through = shuffle::sum_through(number, lane.index);
@@ -147,7 +147,7 @@ impl Walk {
 fn item<K: TmaKernel>(context: &Context<'_, K>, class: CostClass, sequence: u32, place: u32) -> Item {
     let (before, head) = context.args.heads.divide(place);
     let (Rows { begin, length }, keys) = Packed::rows(context.args, sequence);
-    let item = Items::new(length, keys.length, K::WARPGROUPS).item_of(class, before);
+    let item = Items::new(length, keys.length, K::IS_CAUSAL, K::WARPGROUPS).of(class).item(before);
     let tile = SequenceTile { sequence, begin, length, first_row: item * K::WARPGROUPS * ROWS };
     Item { head, tile, keys }
 }
@@ -171,5 +171,5 @@ unsafe fn greatest_cost<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) -> u
 #[inline(always)]
 fn items<K: TmaKernel>(context: &Context<'_, K>, sequence: u32) -> Items {
     let (queries, keys) = Packed::rows(context.args, sequence);
-    Items::new(queries.length, keys.length, K::WARPGROUPS)
+    Items::new(queries.length, keys.length, K::IS_CAUSAL, K::WARPGROUPS)
 }
