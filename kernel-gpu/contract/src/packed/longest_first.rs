@@ -41,6 +41,12 @@ impl CostClass {
         if self.number == 0 || self.number == Self::ALL.number { None } else { Some(Self { number: self.number - 1 }) }
     }
 
+    /// Whether the class has a cost, which is not 0.
+    #[inline(always)]
+    const fn has(self, cost: u32) -> bool {
+        self.number == Self::of(cost).number || self.number == Self::ALL.number
+    }
+
     /// The least cost of the class, and the least that is above it.
     #[inline(always)]
     const fn bounds(self) -> (u32, u32) {
@@ -81,30 +87,27 @@ impl Items {
         self.tiles
     }
 
-    /// How many of those that have all of their strips cost less than `cost`.
+    /// How many of those that have all of their strips cost less than `cost`, under a causal mask: each costs as much as the one before
+    /// it and its own strips.
     #[inline(always)]
     const fn full_below(&self, cost: u32) -> u32 {
-        if self.tiles < cost {
-            return self.full;
-        }
-        // Under a causal mask each costs as much as the one before it and its own strips.
-        let number = if self.is_causal { cost.saturating_sub(1) / self.strips } else { 0 };
+        let number = if self.tiles < cost { self.full } else { cost.saturating_sub(1) / self.strips };
         if number < self.full { number } else { self.full }
     }
 
     /// Those of a class.
     #[inline(always)]
     pub const fn of(&self, class: CostClass) -> ItemsOfClass {
-        let (least, above) = class.bounds();
+        let (first, full) = if self.is_causal {
+            let (least, above) = class.bounds();
+            let first = self.full_below(least);
+            (first, self.full_below(above) - first)
+        } else {
+            (0, if class.has(self.tiles) { self.full } else { 0 })
+        };
         // A tile of keys is computed sooner for fewer strips.
         let last = (self.tiles * (self.last_strips + 1)).div_ceil(self.strips + 1);
-        let first = self.full_below(least);
-        ItemsOfClass {
-            first,
-            full: self.full_below(above) - first,
-            has_last: self.last_strips > 0 && least <= last && last < above,
-            last: self.full,
-        }
+        ItemsOfClass { first, full, has_last: self.last_strips > 0 && class.has(last), last: self.full }
     }
 }
 
@@ -150,7 +153,11 @@ mod tests {
     fn every_cost_is_in_its_class_alone_and_dearer_ones_come_first() {
         for most in 1..200 {
             let classes = classes(most);
-            let has = |class: CostClass, cost| (class.bounds().0..class.bounds().1).contains(&cost);
+            let has = |class: CostClass, cost| {
+                let is_between = (class.bounds().0..class.bounds().1).contains(&cost);
+                assert_eq!(class.has(cost), is_between, "{class:?} {cost}");
+                is_between
+            };
             for cost in 1..=most {
                 let having: Vec<_> = classes.iter().filter(|&&class| has(class, cost)).collect();
                 assert_eq!(having, [&CostClass::of(cost)], "{cost} of {most}");

@@ -4,6 +4,7 @@ use super::Item;
 use crate::device::attention::Lane;
 use crate::device::attention::sequence::Packed;
 use crate::device::codegen::thread;
+use crate::device::hidden;
 use crate::device::ptx::{mbarrier, memory, shuffle, vote};
 use crate::device::sm90::tma::context::Context;
 use crate::device::sm90::tma::copies::StripCopy;
@@ -129,6 +130,10 @@ impl Walk {
                     // Who has the dearest item of a round gets the cheapest of the next.
                     let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
                     self.ahead += 1 + 2 * if round.is_multiple_of(2) { blocks - 1 - block } else { block };
+                    // Lengths that are none may promise any number of items.
+                    if hidden::again(round) * blocks >= context.args.work_items.get() {
+                        self.ahead = u32::MAX;
+                    }
                     return Some(item(context, self.class, self.sequence + before, place));
                 }
                 self.ahead -= all;
