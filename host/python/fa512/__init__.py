@@ -1,9 +1,9 @@
-"""FlashAttention forward on NVIDIA GPUs: one call on tensors in GPU memory.
+"""FlashAttention forward on NVIDIA GPUs, in one call on the tensors that you have.
 
-`attention` takes tensors of PyTorch and arrays of CuPy, JAX and others; `attention_varlen` takes packed sequences,
-`attention_padded` padded batches. `scaled_dot_product_attention`, `flash_attn_func` and `flash_attn_varlen_func` have the
-signatures of PyTorch and flash-attn. `info` reports what was found on this machine. `fa512.torch` has operators that work with
-`torch.compile`, autograd and DTensor; `fa512.transformers` registers an attention for transformers.
+`attention` takes PyTorch tensors and arrays of CuPy, JAX and others, `attention_varlen` packed sequences, `attention_padded` padded
+batches. `scaled_dot_product_attention`, `flash_attn_func` and `flash_attn_varlen_func` have the signatures of PyTorch and flash-attn.
+`info` returns what was found on this machine. `fa512.torch` has operators that work with `torch.compile`, autograd and DTensor.
+`fa512.transformers` registers an attention for transformers.
 
 Importing this needs neither PyTorch nor a GPU.
 """
@@ -33,10 +33,10 @@ def scaled_dot_product_attention(
     scale=None,
     enable_gqa=False,
 ):
-    """`torch.nn.functional.scaled_dot_product_attention` for PyTorch tensors, with its arguments and its gradient.
+    """`torch.nn.functional.scaled_dot_product_attention` on PyTorch tensors, with its arguments and its gradient.
 
-    Raises an error that names the argument for what is not supported (dropout, a gradient with a mask, types other than float16
-    and bfloat16). See `fa512.torch.scaled_dot_product_attention`.
+    Unsupported arguments (dropout, a gradient with a mask, types other than float16 and bfloat16) are errors that name the argument. See
+    `fa512.torch.scaled_dot_product_attention`.
     """
     from . import torch
 
@@ -58,9 +58,9 @@ def flash_attn_func(
     deterministic=False,
     return_attn_probs=False,
 ):
-    """flash-attn's `flash_attn_func` for PyTorch tensors [batch, sequence, heads, head size], with its arguments and a gradient.
+    """flash-attn's `flash_attn_func` on PyTorch tensors [batch, sequence, heads, head size], with its arguments and a gradient.
 
-    Raises an error that names the argument for what is not supported. See `fa512.torch.flash_attn_func`.
+    An unsupported argument is an error that names it. See `fa512.torch.flash_attn_func`.
     """
     from . import torch
 
@@ -99,7 +99,7 @@ def flash_attn_varlen_func(
 ):
     """flash-attn's `flash_attn_varlen_func` for packed PyTorch tensors [rows, heads, head size], with its arguments and a gradient.
 
-    Raises an error that names the argument for what is not supported. See `fa512.torch.flash_attn_varlen_func`.
+    An unsupported argument is an error that names it. See `fa512.torch.flash_attn_varlen_func`.
     """
     from . import torch
 

@@ -47,6 +47,10 @@ WORK = {
 }
 
 
+# Element types and head dimensions that are timed.
+TIMED = [(torch.float16, 64), (torch.bfloat16, 64), *((torch.float16, columns) for columns in (128, 96, 32))]
+
+
 def cu_seqlens(lengths, place):
     return functional.pad(torch.tensor(lengths, dtype=torch.int32).cumsum(0, dtype=torch.int32), (1, 0)).to(place)
 
@@ -201,19 +205,19 @@ class Contender:
         return begin.elapsed_time(end) * 1000 / self.calls
 
 
-def contenders(heads, lengths, causal, dtype):
+def contenders(heads, columns, lengths, causal, dtype):
     rows, one, longest = sum(lengths), cu_seqlens(lengths, "cuda"), max(lengths)
-    bytes_of_a_set = 4 * rows * heads * 64 * 2
-    sets = [inputs((rows, heads, 64), "cuda", seed, dtype) for seed in range(max(2, 160_000_000 // bytes_of_a_set + 1))]
+    bytes_of_a_set = 4 * rows * heads * columns * 2
+    sets = [inputs((rows, heads, columns), "cuda", seed, dtype) for seed in range(max(2, 160_000_000 // bytes_of_a_set + 1))]
     expected, limits = fa2(*sets[0], one, longest, causal)[0], (4e-3 * TYPES[dtype], 2e-3 * TYPES[dtype])
     require_close(OPERATOR(*sets[0], one, longest, causal, None), expected, "beside FlashAttention-2", *limits)
     made = {
         "fa512": Contender(lambda q, k, v: OPERATOR(q, k, v, one, longest, causal, None), sets),
         "FA2": Contender(lambda q, k, v: fa2(q, k, v, one, longest, causal), sets),
     }
-    bytes_of_a_set = 4 * len(lengths) * longest * heads * 64 * 2
+    bytes_of_a_set = 4 * len(lengths) * longest * heads * columns * 2
     count = max(2, 160_000_000 // bytes_of_a_set + 1)
-    padded = [inputs((len(lengths), heads, longest, 64), "cuda", seed, dtype) for seed in range(count)]
+    padded = [inputs((len(lengths), heads, longest, columns), "cuda", seed, dtype) for seed in range(count)]
     with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
         made["cuDNN, padded"] = Contender(
             lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=causal), padded
@@ -232,15 +236,15 @@ def times(run):
     """µs per call, medians of interleaved turns, and the ratio ours/theirs per turn, with 95 % intervals."""
     rows = []
     run.found = {"rows": rows}
-    for dtype, (name, (heads, lengths)), causal in itertools.product(TYPES, WORK.items(), (False, True)):
+    for (dtype, columns), (name, (heads, lengths)), causal in itertools.product(TIMED, WORK.items(), (False, True)):
         if run.left() < 15:
             break
-        made = contenders(heads, lengths, causal, dtype)
+        made = contenders(heads, columns, lengths, causal, dtype)
         for _ in range(5):
             for contender in made.values():
                 contender.microseconds()
         turns = [{what: contender.microseconds() for what, contender in made.items()} for _ in range(60)]
-        row = {"work": name, "element": str(dtype), "rows": sum(lengths), "causal": causal}
+        row = {"work": name, "element": str(dtype), "head_dim": columns, "rows": sum(lengths), "causal": causal}
         row["us"] = {what: statistics.median(turn[what] for turn in turns) for what in made}
         row["ratio"] = {}
         for what in ("FA2", "cuDNN, padded"):
@@ -309,7 +313,7 @@ def main():
     for row in run.records.get("times", {}).get("rows", []):
         figures = ", ".join(f"{what} {time:.1f}" for what, time in row["us"].items())
         ratios = ", ".join(f"/ {what} {low[0]:.3f} ({low[1]:.3f} to {low[2]:.3f})" for what, low in row["ratio"].items())
-        print(f"{row['work']:28} {row['element']:14} {'causal' if row['causal'] else 'full':6} {figures}  {ratios}")
+        print(f"{row['work']:28} {row['element']:14} {row['head_dim']:3} {'causal' if row['causal'] else 'full':6} {figures}  {ratios}")
     for name, row in run.records.get("encoders", {}).get("milliseconds", {}).items():
         print(f"{name:28} " + ", ".join(f"{what} {time:.2f} ms" for what, time in row.items()))
     return run.close(run.write("packed.json"))

@@ -27,35 +27,40 @@ use crate::scores::Changes;
 /// Parameters
 /// ----------
 /// q, k, v
-/// Tensors of PyTorch, arrays of CuPy or JAX, or any objects with DLPack or `__cuda_array_interface__`: all float16 or
-/// all bfloat16, on one GPU, with four dimensions in the order of `layout`. The last one, the head size, is a multiple
-/// of
-/// 8 up to 128. `k` and `v` may have fewer heads: a divisor of those of `q`, each shared by a group of query heads.
-/// They
-/// may have another sequence length. Strides are free, but rows are contiguous and 16-byte aligned; inputs may be
-/// broadcast (stride 0). causal
-/// Whether query i attends to keys 0 … i only. window
-/// (left, right): query i attends to keys i - left … i + right only. None means no limit, for a side or for both. With
-/// `causal`, right is always 0. align
-/// How queries are aligned with keys, for `causal` and `window`, if their numbers differ: "top-left", the first query
-/// at
-/// the first key, as in PyTorch's `is_causal`, or "bottom-right", the last query at the last key, as in flash-attn.
+///     PyTorch tensors, CuPy or JAX arrays, or any objects with DLPack or `__cuda_array_interface__`: all float16 or all
+///     bfloat16, on one GPU, with four dimensions in the order of `layout`. The last one, the head size, is a multiple of 8 up to
+///     128. `k` and `v` may have another sequence length, and fewer heads if the number of heads of `q` is a multiple of theirs
+///     (groups share one). Any strides work if rows are contiguous and start at multiples of 16 bytes; inputs may be broadcast
+///     (stride 0).
+/// causal
+///     If true, query i attends only to the keys 0 … i.
+/// window
+///     (left, right): query i attends only to the keys i - left … i + right. None is no limit, for a side or both. With `causal`, right
+///     is always 0.
+/// align
+///     How queries align with keys, for `causal` and `window`, if their numbers differ: "top-left", the first query with the first
+///     key, as in PyTorch's `is_causal`, or "bottom-right", the last query with the last key, as in flash-attn.
 /// scale
-/// Factor on the scores; default 1/√(head size). softcap
-/// Caps scores: s = scale · q·k becomes softcap · tanh(s / softcap). From 0.001 to 1000; None means no cap.
+///     Factor on the scores; default 1/√(head size).
+/// softcap
+///     Caps scores: s = scale · q·k becomes softcap · tanh(s / softcap). From 0.001 to 1000; None means no cap.
 /// alibi_slopes
-/// float32 [heads] or [batch, heads]: slope · |i - j| is subtracted from the score of query i and key j, after the cap.
+///     float32 [heads] or [batch, heads]: slope · |i - j| is subtracted from the score of query i and key j, after the cap.
 /// bias
-/// Added to the scores last: of the type of `q`, [batch, heads, queries, keys] whatever the layout. Batch, heads and
-/// queries may be 1 or missing. The last dimension is contiguous. Where it is -inf, a query does not attend to the key.
+///     Added to scores last: [batch, heads, queries, keys] of the type of `q`, whatever the layout. Batch, heads and queries may
+///     be 1 or missing. The last dimension is contiguous. A key whose bias is -inf is excluded.
 /// layout
-/// Order of the dimensions: "bhsd" (batch, heads, sequence, head size), as in PyTorch, or "bshd", as in flash-attn. out
-/// Receives the result; if None, the library of `q` allocates it, with the dimension order of `q` in memory. return_lse
-/// Whether to also return the logarithm of the sum of exp(scores), float32 [batch, heads, sequence]. lse
-/// Receives it; implies `return_lse`. stream
-/// The stream to work on: a number, or a stream of PyTorch, CuPy or cuda.core. Default: the current stream of PyTorch
-/// or CuPy, the one in `__cuda_array_interface__`, else the legacy default stream. For JAX, and other libraries that do
-/// not tell their stream, the call waits for the result.
+///     Order of the dimensions: "bhsd" (batch, heads, sequence, head size), as in PyTorch, or "bshd", as in flash-attn.
+/// out
+///     Tensor for the result; if missing, the library of `q` allocates it, with the memory order of the dimensions of `q`.
+/// return_lse
+///     If true, also return the logarithm of the sum of exp(scores): float32 [batch, heads, sequence].
+/// lse
+///     Tensor for it; if given, it is computed.
+/// stream
+///     The stream to use: a number, or a stream of PyTorch, CuPy or cuda.core. Default: the current stream of PyTorch or CuPy, or
+///     the stream of `__cuda_array_interface__`, or the legacy default stream. For JAX and other libraries without a stream, the
+///     call waits for the result.
 ///
 /// Returns
 /// -------
@@ -64,11 +69,11 @@ use crate::scores::Changes;
 /// Raises
 /// ------
 /// TypeError
-///     When an argument is not an array on a GPU, or has another element type.
+///     If an argument is not an array on a GPU, or has another element type.
 /// ValueError
-///     When a shape, stride, address, device, layout, window or scale is not accepted.
+///     If a shape, stride, address, device, layout, window or scale is not acceptable.
 /// RuntimeError
-///     When there is no driver or GPU, or the driver reports an error.
+///     If there is no driver or GPU, or the driver reports an error.
 #[pyfunction]
 #[pyo3(signature = (q, k, v, *, causal=false, window=None, align="top-left", scale=None, softcap=None, alibi_slopes=None, bias=None, layout="bhsd", out=None, return_lse=false, lse=None, stream=None))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
@@ -97,26 +102,27 @@ fn attention<'py>(
 
 /// Computes softmax(scale · QKᵀ + mask) · V of packed sequences on the GPU, without a gradient.
 ///
-/// Sequence s is rows cu_seqlens[s] up to cu_seqlens[s + 1], and attends to itself only. Only the kernel reads
-/// `cu_seqlens` and the other lengths: the host does not wait. Whatever they hold, nothing outside the tensors is read
-/// or written, and no sequence affects another's result. Rows that belong to no sequence are not written. A query whose
-/// sequence has no key gets zeros, and an LSE of -inf.
+/// Sequence s has the rows from cu_seqlens[s] up to cu_seqlens[s + 1], and attends only to itself. Only the kernel reads `cu_seqlens`
+/// and the other lengths, so the host does not wait. Whatever they hold, nothing outside the tensors is read or written, and no sequence
+/// affects another's result. Rows that belong to no sequence are not written. A query whose sequence has no key gets zeros, and an LSE
+/// of -inf.
 ///
-/// Parameters ---------- q, k, v
-/// As for `attention`, with three dimensions: [rows of all sequences, heads, head size]. `k` and `v` may have fewer
-/// heads
-/// and, with `cu_seqlens_k`, another number of rows. cu_seqlens
-/// int32 or uint32 [sequences + 1] on the same GPU: the first row of each sequence, then the end of the last.
+/// Parameters
+/// ----------
+/// q, k, v
+///     As for `attention`, but with three dimensions: [rows of all sequences, heads, head size]. `k` and `v` may have fewer heads and,
+///     with `cu_seqlens_k`, another number of rows.
+/// cu_seqlens
+///     int32 or uint32 [sequences + 1] on the same GPU: where each sequence begins, and where the last one ends.
 /// cu_seqlens_k
-/// The same for the rows of `k` and `v`, if their sequences have other lengths. seqused_q, seqused_k
-/// int32 or uint32 [sequences] on the same GPU: how many of its rows each sequence uses, of `q`, and of `k` and `v`.
-/// Values
-/// are clamped to between 0 and the number of rows. Rows beyond `seqused_q` are not written.
-///     counts as 0, a larger one than there are rows as these. Rows behind `seqused_q` are not written.
-/// Length of the longest sequence of `q`, or a bound. It only helps to choose a kernel; results are right with any
-/// value. causal
-/// Whether query i of a sequence attends to its keys 0 … i only.
-///     Whether query i of a sequence attends to its keys 0 … i only.
+///     The same for the rows of `k` and `v`, if their lengths differ.
+/// seqused_q, seqused_k
+///     int32 or uint32 [sequences] on the same GPU: how many of its rows a sequence uses, in `q`, and in `k` and `v`. A number below 0
+///     counts as 0, and one above the number of rows as that number. Rows from `seqused_q` on are not written.
+/// max_seqlen
+///     The length of the longest sequence of `q`, or an upper bound. It only helps to choose a kernel; results are right in any case.
+/// causal
+///     If true, query i of a sequence attends only to its keys 0 … i.
 /// window
 ///     As for `attention`, within each sequence.
 /// align
@@ -128,11 +134,11 @@ fn attention<'py>(
 /// alibi_slopes
 ///     As for `attention`, [heads].
 /// out
-///     Receives the result, contiguous; if None, the library of `q` allocates it.
+///     Tensor for the result; if missing, the library of `q` allocates it, contiguous.
 /// return_lse
-///     Whether to also return the logarithm of the sum of exp(scores), float32 [heads, rows].
+///     If true, also return the logarithm of the sum of exp(scores): float32 [heads, rows].
 /// lse
-///     Receives it; implies `return_lse`.
+///     Tensor for it; if given, it is computed.
 /// stream
 ///     As for `attention`.
 ///
@@ -177,31 +183,35 @@ fn attention_varlen<'py>(
 
 /// Computes softmax(scale · QKᵀ + mask) · V of a padded batch on the GPU, without a gradient.
 ///
-/// Entry b uses its first seqused_q[b] rows of `q` and its first seqused_k[b] rows of `k` and `v`. Only the kernel
-/// reads these: the host does not wait. Rows of the result and of LSE beyond `seqused_q` are not written. A query
-/// without a key gets zeros, and an LSE of -inf.
+/// Entry b uses its first seqused_q[b] rows of `q` and its first seqused_k[b] rows of `k` and `v`. Only the kernel reads these numbers, so
+/// the host does not wait. Rows of the result and of LSE from `seqused_q` on are not written. A query without a key gets zeros, and an LSE
+/// of -inf.
 ///
-/// Parameters ---------- q, k, v
-/// As for `attention`, [batch, sequence, heads, head size]. Entries lie one after another: the batch stride is the
-/// sequence
-/// length times the row stride. seqused_q, seqused_k
-/// int32 or uint32 [batch] on the same GPU: how many rows each entry uses, of `q`, and of `k` and `v`; default all.
-/// Values
-/// are clamped to between 0 and the number of rows. causal
-/// As for `attention`, within the used rows. window
-/// As for `attention`, within the used rows. align
-/// As for `attention`: how used queries are aligned with used keys. scale
-/// Factor on the scores; default 1/√(head size).
+/// Parameters
+/// ----------
+/// q, k, v
+///     As for `attention`, but [batch, sequence, heads, head size]. The batch stride must be the sequence length times the row stride.
+/// seqused_q, seqused_k
+///     int32 or uint32 [batch] on the same GPU: how many rows an entry uses, in `q`, and in `k` and `v`; default: all. A number below
+///     0 counts as 0, and one above the number of rows as that number.
+/// causal
+///     As for `attention`, within the used rows.
+/// window
+///     As for `attention`, within the used rows.
+/// align
+///     As for `attention`: how the used queries align with the used keys.
+/// scale
+///     Factor on the scores; default 1/√(head size).
 /// softcap
 ///     As for `attention`.
 /// alibi_slopes
 ///     As for `attention`, [heads].
 /// out
-///     Receives the result; if None, the library of `q` allocates it.
+///     Tensor for the result; if missing, the library of `q` allocates it.
 /// return_lse
-///     Whether to also return the logarithm of the sum of exp(scores), float32 [heads, batch, sequence].
+///     If true, also return the logarithm of the sum of exp(scores): float32 [heads, batch, sequence].
 /// lse
-///     Receives it; implies `return_lse`.
+///     Tensor for it; if given, it is computed.
 /// stream
 ///     As for `attention`.
 ///
@@ -263,7 +273,7 @@ fn lengths_of(name: &str) -> PyResult<Lengths> {
     }
 }
 
-/// Loads the kernel for a shape, so that the first call is as fast as the others and can be captured into a CUDA graph.
+/// Loads the kernel for a shape, so that the first call is as fast as later ones, and can be captured into a CUDA graph.
 ///
 /// Parameters
 /// ----------
@@ -276,17 +286,18 @@ fn lengths_of(name: &str) -> PyResult<Lengths> {
 /// layout
 ///     Order of the dimensions, as for `attention`.
 /// device
-/// Ordinal of the GPU. sequences
-/// For a packed batch, the number of sequences; `batch` is then 1 and `sequence` the total number of rows. lengths
-/// "separate" for packed sequences with `cu_seqlens_k`, `seqused_q` or `seqused_k`; "padded" for `attention_padded`,
-/// whatever the `layout`; "shared" otherwise.
+///     Number of the GPU.
+/// sequences
+///     For packed sequences, their number; `batch` is then 1, and `sequence` the total number of rows.
+/// lengths
+///     "separate" for packed sequences with `cu_seqlens_k`, `seqused_q` or `seqused_k`; "padded" for `attention_padded`, whatever the
 ///     `layout`; "shared" for all others.
 /// dtype
 ///     Element type of the tensors: "float16" or "bfloat16".
 /// head_dim
 ///     Head size of the tensors.
 /// kv_heads
-///     Heads of `k` and `v`; default: as many as of `q`.
+///     Heads of `k` and `v`; default: as many as `q`.
 /// kv_sequence
 ///     Sequence length of `k` and `v`; default: that of `q`.
 /// align
@@ -297,9 +308,9 @@ fn lengths_of(name: &str) -> PyResult<Lengths> {
 /// Raises
 /// ------
 /// ValueError
-///     When a size is not accepted.
+///     If a size is not acceptable.
 /// RuntimeError
-///     When there is no driver or no such GPU, or the driver reports an error.
+///     If there is no driver or no such GPU, or the driver reports an error.
 #[pyfunction]
 #[pyo3(signature = (batch, heads, sequence, *, causal=false, window=None, layout="bhsd", device=0, sequences=None, lengths="shared", dtype="float16", head_dim=64, kv_heads=None, kv_sequence=None, align="top-left", changes_scores=false))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]

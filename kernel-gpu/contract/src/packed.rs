@@ -13,6 +13,8 @@
 //!
 //! Lengths are not trusted: whatever the arrays hold, the search terminates and rows lie within the tensors.
 
+pub mod longest_first;
+
 /// The sequences of a packed problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]

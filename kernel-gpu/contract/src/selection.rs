@@ -5,14 +5,14 @@ use core::cmp::Reverse;
 use core::fmt;
 
 use crate::class::ShapeClass;
-use crate::config::Element;
+use crate::config::{Element, HEAD_DIM};
 use crate::cost::Costs;
 use crate::geometry::query_tiles;
 use crate::gpu::Gpu;
 use crate::plan::Plan;
 use crate::problem::Problem;
 use crate::refusal::Refusal;
-use crate::tile::Grid;
+use crate::tile::{Configuration, Grid, Kind as TileKind};
 use crate::tuned::{self, Row};
 use crate::variants::Variant;
 
@@ -226,7 +226,7 @@ where
         (one.family(), one.sequence) == (other.family(), other.sequence)
     };
     let tile = first.variant().config.block_m();
-    if let Some(average) = average_length(problem).filter(|&average| is_short(average, tile)) {
+    if let Some(average) = average_length(problem).filter(|&average| is_short(average, &first.variant().config)) {
         let smallest = plans().filter(is_alike).min_by_key(|plan| plan.variant().config.block_m());
         return Some(Choice { plan: smallest.unwrap_or(first), reason: Reason::ShortSequences { average, tile } });
     }
@@ -250,10 +250,12 @@ fn average_length(problem: &Problem) -> Option<u32> {
     problem.packing().map(|packing| problem.shape().sequence.div_ceil(packing.sequences))
 }
 
-/// Whether packed sequences of `average` rows fill tiles of `tile` rows poorly: on an H200, tiles of 256 rows are faster than
-/// those of 64 from about 400 rows on (docs/results/packed.md).
-const fn is_short(average: u32, tile: u32) -> bool {
-    average as u64 * 2 < tile as u64 * 3
+/// Whether packed sequences of `average` rows leave too much of tiles of `config` empty (docs/results/packed.md). Tiles whose warpgroups
+/// share K and V, the longest first, pay sooner; not those of short rows, which take little to read.
+fn is_short(average: u32, config: &Configuration) -> bool {
+    let sooner = config.kind() == TileKind::Sm90Tma && config.columns() >= HEAD_DIM;
+    let (tiles, of) = if sooner { (3, 4) } else { (3, 2) };
+    u64::from(average) * of < u64::from(config.block_m()) * tiles
 }
 
 /// Query tiles of `problem` in the grid of `variant`.

@@ -14,7 +14,7 @@ use ptx_mutate::report::{Origin, Report};
 use ptx_mutate::review::Review;
 use workshop::ptx_folder::PtxFolder;
 
-/// Breaks the kernels' PTX in small ways and counts which of the broken kernels the checks notice.
+/// Breaks the kernels' PTX by small changes and counts how many the checks detect.
 ///
 /// Exit code: 0 every survivor is known to be equivalent, 1 some are not, 2 could not run.
 #[derive(Parser, Debug)]
@@ -23,13 +23,13 @@ struct Arguments {
     /// Folder of the PTX and its manifest; default: $FA512_PTX_DIR
     #[arg(long)]
     ptx: Option<PathBuf>,
-    /// Mutants of each rule and entry at most
+    /// The most mutants per rule and entry
     #[arg(long, default_value = "8")]
     per_rule: NonZeroUsize,
-    /// Run so many mutants, drawn from all of them
+    /// Run this many mutants, drawn at random from all
     #[arg(long, conflicts_with = "per_rule")]
     sample: Option<NonZeroUsize>,
-    /// What decides which mutants are drawn
+    /// Seed of the draw
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Write mutation.md and mutation.json to this folder

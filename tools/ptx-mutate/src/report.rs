@@ -113,6 +113,16 @@ impl Tally {
 const COLUMNS: [&str; 8] =
     ["mutants", "finding", "wrong result", "refused", "equivalent", "not executed", "survived", "noticed"];
 
+/// What the columns mean.
+const COLUMNS_MEAN: &str = "\
+* *finding*: the simulator reports an error.
+* *wrong result*: O or LSE is wrong, or an input has changed.
+* *refused*: the simulator or the host refuses to run it.
+* *equivalent*: not noticed, and known to be no worse than the kernel.
+* *not executed*: not noticed, because the changed instruction is never executed.
+* *survived*: not noticed.
+";
+
 /// Description of a run: which PTX was mutated, and how.
 #[derive(Clone, Debug)]
 pub struct Origin {
@@ -185,16 +195,17 @@ impl Report {
         let commit = self.git_commit.as_deref().unwrap_or("unknown");
         writeln!(
             out,
-            "# Mutation\n\n`{}` on the PTX of commit `{commit}` by {}.\n",
-            self.command, self.code_generator
-        )?;
-        writeln!(
-            out,
-            "{} of {} possible mutants were run in the simulator; {:.2} % of those that are executed and not equivalent to the \
-             kernel were noticed.\n",
+            "# Mutation\n\nDo the checks detect bugs? A *mutant* is a kernel with one small change in its PTX, made by a rule. Of {} \
+             mutants, drawn from {} possible ones and run in the simulator, the checks noticed {:.2} % of those that are \
+             executed and not equivalent to the kernel.\n",
             self.total.mutants,
             self.possible,
             self.total.noticed_percent()
+        )?;
+        writeln!(
+            out,
+            "`{}` on the PTX of commit `{commit}` by {}.\n\n{COLUMNS_MEAN}",
+            self.command, self.code_generator
         )?;
         writeln!(out, "| rule | {} |\n|---|{}", COLUMNS.join(" | "), "--:|".repeat(COLUMNS.len()))?;
         for (rule, tally) in &self.rules {

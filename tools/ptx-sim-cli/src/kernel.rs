@@ -35,49 +35,49 @@ pub struct Kernel {
     /// Blocks [default: 1]
     #[arg(long, value_name = "X[,Y,Z]", value_parser = parse_extent)]
     grid: Option<[u32; 3]>,
-    /// Threads of a block
+    /// Threads per block
     #[arg(long, value_name = "X[,Y,Z]", value_parser = parse_extent)]
     block: Option<[u32; 3]>,
-    /// Blocks of a cluster [default: what the entry demands (.reqnctapercluster), or else no clusters]
+    /// Blocks per cluster [default: what the entry requires (.reqnctapercluster), or else no clusters]
     #[arg(long, value_name = "X[,Y,Z]", value_parser = parse_extent)]
     cluster: Option<[u32; 3]>,
-    /// Dynamic shared memory of a block [default: 0]
+    /// Dynamic shared memory per block [default: 0]
     #[arg(long, value_name = "BYTES")]
     shared: Option<u32>,
     /// Architecture to simulate, such as 80, 8.0 or sm_80 [default: that of the PTX's .target]
     #[arg(long, value_name = "NN", value_parser = architecture)]
     arch: Option<u32>,
-    /// A parameter, once for each in order (see below); replaces those of the description
+    /// A parameter (see below); give one option per parameter, in order. Replaces those of the description
     #[arg(long, value_name = "PARAMETER", allow_hyphen_values = true)]
     param: Vec<String>,
-    /// Set a variable of the module (__device__, __constant__); a buffer stands for its contents: `table=f32[4]=range`
+    /// Set a variable of the module (__device__, __constant__); contents are written like a buffer: `table=f32[4]=range`
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_set, allow_hyphen_values = true)]
     set: Vec<(String, Parameter)>,
-    /// Instructions a warp may execute before its loop is taken to be endless
+    /// Instructions per warp after which a loop counts as endless
     #[arg(long, value_name = "N", default_value_t = Options::default().instructions_per_warp)]
     instruction_limit: u64,
-    /// Run under this many orders in which warps and blocks take turns: order 0 is that of their indices, the others are
-    /// seeded shuffles. Buffers and counters shown are those of order 0
+    /// Run under this many orders of warps and blocks: order 0 is that of their indices, the others are seeded shuffles. Buffers
+    /// and counters are shown for order 0
     #[arg(long, value_name = "N", default_value = "1")]
     schedules: NonZeroU64,
     /// Threads that execute blocks; 0 for all cores
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: u16,
-    /// Do not look for data races, which is faster
+    /// Do not search for data races (faster)
     #[arg(long)]
     no_races: bool,
-    /// Maximum findings shown per launch
+    /// The most findings to show per launch
     #[arg(long, value_name = "N", default_value_t = Options::default().max_findings)]
     max_findings: usize,
 
-    /// Print the start of a buffer or variable after the run, as TYPE if given. A buffer is called as in the description, or like
+    /// Print the start of a buffer or variable after the run, as TYPE if given. Name a buffer as in the description, or after
     /// its parameter (field 2 of a struct: NAME.2)
     #[arg(long, value_name = "NAME[:TYPE]", help_heading = "Output")]
     print: Vec<String>,
     /// Write a buffer or variable to a file after the run
     #[arg(long, value_name = "NAME=FILE", value_parser = parse_dump, help_heading = "Output")]
     dump: Vec<(String, PathBuf)>,
-    /// Print what the hardware would have done: instructions by kind, bank conflicts, sectors
+    /// Print hardware counters: instructions by kind, bank conflicts, sectors
     #[arg(long, help_heading = "Output")]
     counters: bool,
     /// Folder of the sources, to show the lines of findings [default: the current one and its parents]

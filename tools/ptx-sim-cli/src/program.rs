@@ -29,15 +29,15 @@ const RUNTIME_NAMES: [&str; 4] = ["libcudart.so.13", "libcudart.so.12", "libcuda
 /// Run an unchanged program on simulated GPUs.
 #[derive(Args)]
 #[command(after_help = "\
-The program finds a libcuda.so.1 that executes its launches on the CPU and checks them; it needs no GPU. Kernels have to be PTX.
-Environment: PTX_SIM_ARCH, PTX_SIM_MEMORY, PTX_SIM_GPUS and others say the same as the options (docs/use/sanitizing-your-kernels.md).
+The program loads a libcuda.so.1 that executes its launches on the CPU and checks them; it needs no GPU. Kernels must be available as PTX.
+Environment: PTX_SIM_ARCH, PTX_SIM_MEMORY, PTX_SIM_GPUS and others do the same as the options (docs/use/sanitizing-your-kernels.md).
 
-Exit codes: 1 something found (or that of --exit-code), 2 could not run or a kernel was refused, otherwise that of the program.")]
+Exit codes: 1 something found (or that of --exit-code), 2 could not run or a kernel was refused, otherwise the program's own.")]
 pub struct Program {
     /// Architecture of the GPUs, such as 80, 8.0 or sm_80 [default: 90]
     #[arg(long, value_name = "NN", value_parser = architecture)]
     arch: Option<u32>,
-    /// Memory of each GPU, bytes, or with K, M or G [default: 16G]
+    /// Memory per GPU, in bytes, or with K, M or G [default: 16G]
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
     /// Number of GPUs [default: 1]
@@ -46,19 +46,19 @@ pub struct Program {
     /// Threads that execute blocks; 0 for all cores
     #[arg(long, value_name = "N")]
     threads: Option<String>,
-    /// Instructions a warp may execute before its loop is taken to be endless
+    /// Instructions per warp after which a loop counts as endless
     #[arg(long, value_name = "N")]
     instruction_limit: Option<String>,
-    /// Do not look for data races, which is faster
+    /// Do not search for data races (faster)
     #[arg(long)]
     no_races: bool,
-    /// Do not report memory that the program never frees
+    /// Do not report leaks
     #[arg(long)]
     no_leaks: bool,
-    /// Do not report copies to the host of memory that was never written
+    /// Do not report copies of uninitialised memory to the host
     #[arg(long)]
     no_uninitialised_copies: bool,
-    /// Make every launch with a finding fail; otherwise a program continues after findings that a GPU does not detect, such as races
+    /// Let every launch with a finding fail; by default the program goes on after findings that a GPU does not notice, such as races
     #[arg(long)]
     stop: bool,
     /// Count warnings (leaks, copies of partly unwritten memory, failed calls) as findings

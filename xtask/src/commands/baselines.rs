@@ -24,7 +24,7 @@ const KERNEL_TESTS: [&str; 7] = ["-p", "fa512-workshop", "--test", "integration"
 /// Compiles the CUDA C++ twins of the kernels, which every command of fa512 takes as `--ptx target/ptx-cuda`.
 ///
 /// The twins have the names, tiles, arguments and launch bounds of the Rust kernels. Variants with options that the CUDA
-/// C++ lacks have no twin and are listed. nvcc is found on the machine or brought into .toolchain from NVIDIA's Python
+/// C++ lacks have no twin and are listed. nvcc is found on the machine, or downloaded into .toolchain from NVIDIA's Python
 /// wheels; the exit code is 2 if neither works.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {

@@ -20,8 +20,8 @@ const BLESS_VARIABLE: &str = "FA512_BLESS";
 /// Rewrites the stored counters (instructions, wavefronts, bank conflicts, registers …), the collectives of each
 /// entry, the reports of the planted bugs, and the rows of the tuned table that the library ships.
 ///
-/// The tests fail when the counters of a kernel or the report of a bug are not the stored ones. Run this when a change is
-/// meant to move them, and commit the files with it.
+/// The tests fail if the counters of a kernel or the report of a bug differ from the stored ones. Run this if your change is
+/// meant to change them, and commit the files with it.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {}
 

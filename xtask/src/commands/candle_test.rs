@@ -18,11 +18,11 @@ const CCCL_HEADER_BEFORE_13: &str = "cub/cub.cuh";
 
 /// Checks the crate for candle: formatting, lints and tests, without a GPU.
 ///
-/// This is a separate command because candle has 300 packages.
+/// This is a separate command because candle has 300 dependencies.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Also lint what runs on a GPU, which compiles candle's CUDA kernels: nvcc, from NVIDIA's Python wheels where there is none, and
-    /// many minutes
+    /// Also lint the code that runs on a GPU. This compiles candle's CUDA kernels, which takes many minutes and needs nvcc (downloaded
+    /// from NVIDIA's Python wheels if there is none)
     #[arg(long)]
     cuda: bool,
 }

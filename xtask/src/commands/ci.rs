@@ -19,7 +19,7 @@ use crate::ptxas::{Waste, checked_architectures};
 /// Checks formatting, lints, documentation, tests, that ptxas accepts every entry without spills, and that kernels with other
 /// values on the tuner's axes are right.
 ///
-/// Provisions what it needs: the device compiler and ptxas. Every check runs, even if others fail.
+/// Downloads the device compiler and ptxas if they are missing. Every check runs, even if others fail.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {}
 

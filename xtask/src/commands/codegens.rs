@@ -18,7 +18,7 @@ const ARCHITECTURE: u32 = 90;
 
 /// Compiles the kernels with rustc and with Rust-CUDA, and writes the tables of docs/results/rust-cuda.md.
 ///
-/// Registers, spills and instructions are those of ptxas and nvdisasm, which are brought into .toolchain where they are missing.
+/// Registers, spills and instructions come from ptxas and nvdisasm, which are downloaded into .toolchain if they are missing.
 /// Times come from the records of `fa512 bench` in docs/results/rust-cuda, which must be of the PTX that is compared.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {

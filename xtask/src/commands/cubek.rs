@@ -12,9 +12,10 @@ use crate::process;
 /// The program.
 const PROGRAM: &str = "fa512-cubek";
 
-/// Builds the program by which `fa512 bench --contender cubek` measures cubek-attention, from crates.io, and prints where it is.
+/// Builds the program that `fa512 bench --contender cubek` starts to measure cubek-attention, and prints its path.
 ///
-/// This is a separate command because CubeCL has 200 packages. The program needs CUDA's headers and NVRTC where it runs, not here.
+/// cubek-attention comes from crates.io. This is a separate command because CubeCL has 200 dependencies. The program needs CUDA's
+/// headers and NVRTC at run time, not to build.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Also check its formatting, lints and tests, without a GPU

@@ -54,10 +54,9 @@ const FILES: [(&str, &str); 8] = [
 
 /// Packs an archive for x86-64 Linux machines without Rust: programs, PTX, baselines, tests, documents and `smoke.sh`.
 ///
-/// The programs are linked by cargo-zigbuild, found in PATH or brought into .toolchain from Python wheels, and run with
-/// the GNU C library 2.31 and later; an archive whose programs need a newer one, or are larger than they may be, is
-/// refused. The CUDA C++ twins are packed where there is an nvcc, and the PTX of Rust-CUDA where FA512_RUST_CUDA names a
-/// usable installation.
+/// The programs are linked by cargo-zigbuild, found in PATH or downloaded into .toolchain from Python wheels, and run with
+/// glibc 2.31 and later. If a program needs a newer one, or is too large, no archive is made. The CUDA C++ twins are packed if
+/// there is an nvcc, and the PTX of Rust-CUDA if FA512_RUST_CUDA names a usable installation.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Folder for the archive [default: target/dist]

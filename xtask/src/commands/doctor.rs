@@ -18,9 +18,9 @@ use crate::ptxas::Ptxas;
 use crate::rust_cuda::{self, Examination};
 use crate::shared_library;
 
-/// Shows which tools are here, which version, where from, and what a missing one costs.
+/// Shows which tools are installed, their versions and paths, and what each missing one costs.
 ///
-/// Changes nothing. Exits with 2 when `cargo xtask run` cannot work on this machine.
+/// Changes nothing. Exits with 2 if `cargo xtask run` cannot work on this machine.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Checkout of Rust-CUDA's repository to examine [default: FA512_RUST_CUDA]

@@ -11,10 +11,10 @@ use crate::codegen::Choice;
 use crate::environment::{Environment, Workspace};
 use crate::process;
 
-/// Breaks the kernels' PTX in small ways, runs each broken kernel in the simulator, and lists those that nothing noticed.
+/// Breaks the kernels' PTX by small changes, runs each broken kernel in the simulator, and lists those that no check detects.
 ///
-/// With `--sample 300` this takes 12 minutes on two cores, 5 of them for the kernels themselves. With `--out docs/results` it becomes
-/// the record there, which every test run is compared with.
+/// With `--sample 300` this takes 12 minutes on two cores, 5 of them to run the unchanged kernels. With `--out docs/results` the
+/// result becomes the record there, with which every test run is compared.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]

@@ -22,11 +22,11 @@ use crate::python::{Linker, build_wheel};
 use crate::simulator;
 use crate::zigbuild::Zigbuild;
 
-/// Packs the library: the crates as they are published, with PTX inside, the Python wheel, an archive of its C interface, and the wheel
+/// Packs the library: the crates for publication, with PTX inside, the Python wheel, an archive of the C interface, and the wheel
 /// of ptx-sim.
 ///
-/// A program outside the workspace is built with the crates and run, by Rust 1.85 where rustup has it. The C library and
-/// the wheel are linked with zig for the GNU C library 2.31 and later.
+/// To check the crates, a program outside the workspace is built with them and run, by Rust 1.85 if rustup has it. The C library and
+/// the wheel are linked with zig for glibc 2.31 and later.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Folder for the packages [default: target/packages]

@@ -18,11 +18,11 @@ use crate::output::print_line;
 use crate::ptx_folder::{self, Checks, PtxFolder};
 use crate::ptxas::Ptxas;
 
-/// Compiles the kernels to PTX and writes the manifest the host program reads.
+/// Compiles the kernels to PTX and writes the manifest that the host program reads.
 ///
-/// Every entry gets its launch bound. The build is refused when an entry calls a function, uses local memory, is not in the
-/// variant list, or its number of a collective differs from kernel-gpu/collectives.json. Prints registers and spills if ptxas is
-/// installed.
+/// Every entry gets its launch bounds. The build fails if an entry calls a function, uses local memory, is not in the
+/// variant list, or has another number of barriers, shuffles or other collectives than kernel-gpu/collectives.json says. Prints
+/// registers and spills if ptxas is installed.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Folder for the PTX files and manifest.json [default: target/ptx, or target/ptx-rust-cuda]
@@ -30,7 +30,7 @@ pub struct Arguments {
     out: Option<PathBuf>,
     #[command(flatten)]
     code_generator: Choice,
-    /// Compile the candidates of this plan (fa512 tune plan --out FILE) instead of the variants, each to a file of its own,
+    /// Compile the candidates of this plan (fa512 tune plan --out FILE) instead of the variants, each to a separate file,
     /// for the plan's architecture [default for --out: target/ptx-candidates]
     #[arg(long, value_name = "FILE")]
     variants: Option<PathBuf>,

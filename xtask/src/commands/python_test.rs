@@ -24,7 +24,7 @@ const TORCH_REQUIREMENTS: [&str; 5] =
 
 /// Builds the wheel, installs it into a fresh virtual environment and tests it there, without a GPU.
 ///
-/// Calls go through the simulated driver; the type stubs are compared with the code by mypy's stubtest.
+/// Calls go through the simulated driver. mypy's stubtest compares the type stubs with the code.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Also test fa512.torch and fa512.transformers, which downloads PyTorch (3 GB, kept in target)

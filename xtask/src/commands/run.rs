@@ -18,10 +18,10 @@ use crate::process;
 /// Tells the host program where the PTX is.
 pub const PTX_VARIABLE: &str = "FA512_PTX_DIR";
 
-/// Computes attention on the GPU, or in the simulator where there is none, and checks the result.
+/// Computes attention on the GPU, or in the simulator if there is none, and checks the result.
 ///
-/// Builds fa512, finds or provisions the device compiler meanwhile, asks fa512 which entry computes the problem, compiles that
-/// entry to target/ptx-run, and executes `fa512 run`, whose exit code becomes this command's. `cargo xtask ptx` compiles all entries.
+/// Builds fa512 and meanwhile finds or downloads the device compiler. Then compiles the one entry that the problem needs to
+/// target/ptx-run, and executes `fa512 run`, whose exit code becomes this command's. `cargo xtask ptx` compiles all entries.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]

@@ -17,7 +17,7 @@ const WITH_KERNELS: [&str; 2] = ["fa512", "fa512-c"];
 
 /// Runs every test: host, simulator, kernels in the simulator, build tasks, documentation examples.
 ///
-/// The tests are optimised, because most of their time goes into executing kernels in the simulator.
+/// The tests are built with optimisation, because they spend most of their time executing kernels in the simulator.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]

@@ -6,12 +6,12 @@ use crate::environment::{Environment, Workspace};
 use crate::output::print_line;
 use crate::provision;
 
-/// Provisions the device compiler, unless this machine has one.
+/// Downloads the device compiler, unless this machine has one.
 ///
-/// What is provisioned goes into the git-ignored folder .toolchain of the workspace; removing that folder undoes it.
+/// Downloads go into the workspace's git-ignored folder .toolchain; remove that folder to undo it.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Also provision ptxas, which shows registers and spills
+    /// Also download ptxas, which shows registers and spills
     #[arg(long)]
     all: bool,
 }

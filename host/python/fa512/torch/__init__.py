@@ -1,7 +1,6 @@
 """PyTorch operators of fa512: `torch.ops.fa512.attention`, `attention_varlen`, `attention_padded`, and functions built on them.
 
-They support autograd, autocast, `torch.compile`, `torch.export` and DTensor. A call runs on the current stream of its tensors'
-GPU.
+They work with autograd, autocast, `torch.compile`, `torch.export` and DTensor. A call uses the current stream of its tensors' GPU.
 """
 
 from ._batched import attention, flash_attn_func, scaled_dot_product_attention, why_not, why_not_here

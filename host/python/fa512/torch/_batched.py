@@ -221,18 +221,18 @@ def attention(
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale · QKᵀ + mask) · V of float16 or bfloat16 tensors [batch, heads, sequence, head size], with a gradient.
 
-    With the window (left, right), query i attends to keys i - left … i + right only; None means no limit. `causal` sets the right
-    side to 0.
+    With the window (left, right), query i attends only to the keys i - left … i + right; None is no limit. `causal` makes the right
+    side 0.
 
-    `key` and `value` may have fewer heads: a divisor of those of `query`, each shared by a group of query heads. They may also have
-    another sequence length. `align` then says how queries are aligned with keys: "top-left" (the first query at the first key) or
-    "bottom-right" (the last query at the last key). The gradient with `causal` or a window then needs "bottom-right".
+    `key` and `value` may have fewer heads, if the number of heads of `query` is a multiple of theirs: groups share one. They may have
+    another sequence length. `align` then says how queries align with keys: "top-left" (the first query with the first key) or
+    "bottom-right" (the last query with the last key). In that case, a gradient with a causal mask or a window needs "bottom-right".
 
-    With s = scale · q·k, the scores are softcap · tanh(s / softcap) - slope · |i - j| + bias. `alibi_slopes` holds the slopes, float32
-    [heads] or [batch, heads]. `bias` has the type of `query` and shape [batch, heads, queries, keys]; all dimensions but the last may
-    be 1 or missing. With any of the three there is no gradient.
+    With s = scale · q·k, scores are softcap · tanh(s / softcap), minus slope · |i - j| with `alibi_slopes` (float32 [heads] or
+    [batch, heads]), plus `bias` of the type of `query` and shape [batch, heads, queries, keys], where all dimensions but the last may be 1 or
+    missing. With any of the three there is no gradient.
 
-    The result is contiguous in the memory order of `query`: batch, sequence, heads or batch, heads, sequence. LSE, float32
+    The result is contiguous, and has the memory order of `query`: batch, sequence, heads or batch, heads, sequence. LSE, float32
     [batch, heads, sequence], has no gradient.
     """
     operator = _attention_with_lse if return_lse else _attention
@@ -251,9 +251,9 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """`torch.nn.functional.scaled_dot_product_attention` for float16 or bfloat16 tensors [batch, heads, sequence, head size].
 
-    With `enable_gqa`, `key` and `value` may have fewer heads. They may have another sequence length; `is_causal` is then aligned
-    top-left. `attn_mask` is boolean, or of the type of `query` and added to the scores; with it there is no gradient. What is not
-    supported raises an error that names the argument.
+    With `enable_gqa`, `key` and `value` may have fewer heads. They may have another sequence length; `is_causal` then aligns the first query
+    with the first key. `attn_mask` is boolean, or has the type of `query` and is added to scores; there is no gradient with it. An unsupported
+    argument is an error that names it.
     """
     if dropout_p != 0.0:
         refuse("dropout_p", dropout_p, "it must be 0")
@@ -280,8 +280,8 @@ def flash_attn_func(
 ) -> Tensor:
     """flash-attn's `flash_attn_func` for float16 or bfloat16 tensors [batch, sequence, heads, head size].
 
-    `k` and `v` may have fewer heads and another sequence length; `causal` and `window_size` are then aligned bottom-right. What is
-    not supported, such as a gradient with a softcap or slopes, raises an error that names the argument.
+    `k` and `v` may have fewer heads and another sequence length; `causal` and `window_size` then align the last query with the last key. An
+    unsupported argument is an error that names it; so is a gradient with a softcap or slopes.
     """
     refuse_flash_attn_options((q, k, v), dropout_p, deterministic, return_attn_probs, "fa512.torch.attention")
     window = window_of_flash_attn(window_size, q.shape[1], k.shape[1])

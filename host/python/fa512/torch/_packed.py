@@ -213,13 +213,13 @@ def attention_varlen(
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale · QKᵀ + mask) · V of packed sequences, with a gradient.
 
-    `query`, `key` and `value` are float16 or bfloat16 [rows of all sequences, heads, head size]; `key` and `value` may have fewer
-    heads, as for `attention`. Sequence s is rows cu_seqlens[s] up to cu_seqlens[s + 1]. `cu_seqlens` is int32 on the same GPU; the
-    host does not wait for it. `max_seqlen` is the length of the longest sequence, or a bound.
+    `query`, `key` and `value` are float16 or bfloat16 [rows of all sequences, heads, head size]; `key` and `value` may have fewer heads,
+    as for `attention`. Sequence s has the rows from cu_seqlens[s] up to cu_seqlens[s + 1]. `cu_seqlens` is int32 on their GPU, and the host
+    does not wait for it. `max_seqlen` is the length of the longest sequence, or an upper bound.
 
-    With `cu_seqlens_k`, sequences have other lengths in `key` and `value`, which then have their own number of rows; `max_seqlen_k` is
-    the longest of those. `align` is as for `attention`, and the gradient with `causal` or a window then needs "bottom-right". A query
-    whose sequence has no key gets zeros.
+    With `cu_seqlens_k`, sequences have other lengths in `key` and `value`, which may have another number of rows; `max_seqlen_k` is the
+    longest of these. `align` then says how queries align with keys, as for `attention`, and a gradient with a causal mask or a window
+    needs "bottom-right". A query whose sequence has no key gets zeros.
 
     `window`, `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within each sequence. LSE, float32 [heads, rows],
     has no gradient.
@@ -258,9 +258,9 @@ def flash_attn_varlen_func(
 ) -> Tensor:
     """flash-attn's `flash_attn_varlen_func` for float16 or bfloat16 tensors [rows of all sequences, heads, head size].
 
-    `k` and `v` may have fewer heads. Their sequences may have other lengths; `causal` and `window_size` are then aligned bottom-right
-    in each sequence. If the lengths are equal, pass the same tensor as `cu_seqlens_q` and `cu_seqlens_k`. What is not supported, such as
-    a gradient with a softcap or slopes, raises an error that names the argument.
+    `k` and `v` may have fewer heads. Their sequences may have other lengths; `causal` and `window_size` then align the last query of each
+    with its last key. If the lengths are those of `q`, pass the same tensor as `cu_seqlens_q` and `cu_seqlens_k`. An unsupported argument is
+    an error that names it; so is a gradient with a softcap or slopes.
     """
     refuse_flash_attn_options((q, k, v), dropout_p, deterministic, return_attn_probs, "fa512.torch.attention_varlen")
     if block_table is not None:

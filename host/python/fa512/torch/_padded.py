@@ -213,12 +213,12 @@ def attention_padded(
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale · QKᵀ + mask) · V of a padded batch, with a gradient.
 
-    `query`, `key` and `value` are float16 or bfloat16 [batch, sequence, heads, head size]; `key` and `value` may have fewer heads and
-    another sequence length, as for `attention`. Entry b uses its first seqused_q[b] queries and its first seqused_k[b] keys. Both are
-    int32 [batch] on the same GPU, and the host does not wait for them; if not given, all rows are used. Unused queries, and queries
-    without a key, get zeros. Unused rows do not affect the result, and have the gradient 0.
+    `query`, `key` and `value` are float16 or bfloat16 [batch, sequence, heads, head size]; `key` and `value` may have fewer heads and another
+    sequence length, as for `attention`. Entry b uses its first seqused_q[b] queries and its first seqused_k[b] keys. Both are int32 [batch]
+    on their GPU, and the host does not wait for them; if one is missing, all rows are used. Unused queries, and queries without a key, get
+    zeros. Unused elements have no effect, and their gradient is 0.
 
-    `align` says how the used queries are aligned with the used keys, as for `attention`; the gradient with `causal` or a window needs
+    `align` says how the used queries align with the used keys, as for `attention`; a gradient with a causal mask or a window needs
     "bottom-right" if they may differ in number. `window`, `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within
     the used rows. LSE, float32 [batch, heads, sequence], has no gradient.
     """

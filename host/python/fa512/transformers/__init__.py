@@ -1,8 +1,8 @@
 """The attention `fa512_flash` for transformers 5 and packages built on it (sentence-transformers).
 
 Importing this registers it: `AutoModel.from_pretrained(..., attn_implementation="fa512_flash", dtype=torch.float16)`. Padded batches
-are computed packed. What fa512 does not support is computed by PyTorch, with one warning per reason; `register(strict=True)` makes it
-an error.
+are computed as packed sequences. Calls that fa512 does not support go to PyTorch, with one warning per reason; with
+`register(strict=True)` they are errors.
 """
 
 from __future__ import annotations

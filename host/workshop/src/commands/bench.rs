@@ -76,7 +76,7 @@ pub struct Options {
     /// Keep the inputs in L2, instead of rotating over sets of inputs that are larger than L2
     #[arg(long)]
     warm_l2: bool,
-    /// Begin every call when the one before is complete, instead of letting our launches overlap
+    /// Begin every call when the previous one is complete, instead of letting our launches overlap
     #[arg(long)]
     no_overlap: bool,
     /// Heads of each case to compare with the f64 reference: the first, the last, and random others

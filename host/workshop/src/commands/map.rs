@@ -13,7 +13,7 @@ use crate::map::record::Map;
 
 use super::{Verdict, output};
 
-/// Measure our time beside the contenders' over a range of batch × heads and sequence lengths, few samples a point
+/// Measure our time beside the contenders' over a range of batch × heads and sequence lengths, with few samples per point
 #[derive(clap::Args)]
 pub struct Options {
     #[command(subcommand)]

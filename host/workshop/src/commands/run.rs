@@ -86,8 +86,8 @@ pub struct Options {
     /// Short for --mask causal
     #[arg(long, conflicts_with = "mask")]
     causal: bool,
-    /// Where queries are if K and V have another length than Q, for a causal mask or a window: the first query at the first key, or
-    /// the last query at the last key
+    /// How queries align with keys under a causal mask or a window, if K and V have another length than Q: the first query with
+    /// the first key, or the last query with the last key
     #[arg(long, value_name = "CORNER", default_value = Alignment::default().name(), value_parser = alignment_parser())]
     align: Alignment,
     /// Element type of Q, K, V and O
@@ -122,10 +122,10 @@ pub struct Options {
     /// the shape is the file's
     #[arg(long, value_name = "FILE", requires_all = ["k", "v"], help_heading = "Files")]
     q: Option<PathBuf>,
-    /// Read K likewise
+    /// Read K from a .npy file
     #[arg(long, value_name = "FILE", requires = "q", help_heading = "Files")]
     k: Option<PathBuf>,
-    /// Read V likewise
+    /// Read V from a .npy file
     #[arg(long, value_name = "FILE", requires = "q", help_heading = "Files")]
     v: Option<PathBuf>,
     /// Accept f32 files and round them to the element type

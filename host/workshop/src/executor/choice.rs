@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 /// The kind of device to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum DeviceChoice {
-    /// A GPU if the driver works, else the simulator.
+    /// A GPU if there is one, else the simulator.
     Auto,
     /// A GPU; fails without one.
     Gpu,

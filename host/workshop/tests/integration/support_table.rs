@@ -10,7 +10,7 @@ const DOCUMENT: &str = include_str!("../../../../docs/use/README.md");
 const HEAD: &str = "| GPU | `sm` | type | D ¹ | mask | sequences | scores ² |";
 const MASKS: [Mask; 3] = [Mask::Full, Mask::Causal, Mask::Window];
 const SEQUENCES: [(Sequence, &str); 2] = [(Sequence::Any, "any"), (Sequence::Packed, "packed")];
-const SCORES: [(Scores, &str); 2] = [(Scores::Unmodified, "as they are"), (Scores::Modified, "changed")];
+const SCORES: [(Scores, &str); 2] = [(Scores::Unmodified, "plain"), (Scores::Modified, "modified")];
 
 /// The largest head dimension that the variants on `architecture` compute for this combination. Those that change scores apply every
 /// mask as a window.

@@ -13,6 +13,10 @@ pub const ROW_STATISTICS_BYTES: u32 = 8;
 /// Bytes of a strip's description for packed sequences, where the sequence has to be looked up: one half holds the head and the
 /// tile of the sequence, the other the number of keys.
 pub const STRIP_TILE_BYTES: u32 = 32;
+/// Work items of packed sequences that are found before their rows are copied.
+pub const ITEMS_AHEAD: u32 = 2;
+/// Bytes of what is said of one: in one half its head and tile, in the other its keys.
+pub const ITEM_BYTES: u32 = 32;
 /// Bytes of an mbarrier.
 pub const MBARRIER_BYTES: u32 = 8;
 /// Minimum register count of `setmaxnreg`.
@@ -107,20 +111,21 @@ impl Sm90Tma {
         if self.passes == 1 && !self.splits_keys() { self.block_m().saturating_mul(2) } else { self.block_m() }
     }
 
-    /// Mbarriers of a block: full, computed and empty for each strip of Q; full and empty for K and V of each stage.
+    /// Mbarriers of a block: full, computed and empty for each strip of Q; full and empty for K and V of each stage and for each item
+    /// that is found ahead.
     pub const fn mbarriers(self) -> u32 {
         let of_strips = (self.query_rows() / TENSOR_MAP_ROWS).saturating_mul(3);
-        of_strips.saturating_add(self.stages.saturating_mul(2))
+        of_strips.saturating_add(self.stages.saturating_mul(2)).saturating_add(ITEMS_AHEAD * 2)
     }
 
     /// Dynamic shared memory of a block, bytes: its tiles, the row statistics that the warps that compute O pass to those that
-    /// store LSE, its mbarriers, and the descriptions of its strips.
+    /// store LSE, its mbarriers, and the descriptions of its strips and of the items ahead.
     pub const fn shared_bytes(self) -> u32 {
         let statistics = self.query_rows().saturating_mul(ROW_STATISTICS_BYTES);
         let mbarriers = self.mbarriers().saturating_mul(MBARRIER_BYTES);
         let strip_tiles = (self.query_rows() / TENSOR_MAP_ROWS).saturating_mul(STRIP_TILE_BYTES);
         let tiles = tile_bytes(self.columns, self.query_rows(), self.stages, Self::BLOCK_N);
-        tiles.saturating_add(statistics).saturating_add(mbarriers).saturating_add(strip_tiles)
+        tiles.saturating_add(statistics).saturating_add(mbarriers).saturating_add(strip_tiles).saturating_add(ITEMS_AHEAD * ITEM_BYTES)
     }
 
     /// Registers allocated per thread at launch: an equal share among `min_blocks` blocks.
@@ -280,7 +285,7 @@ mod tests {
     #[test]
     fn a_block_has_room_for_tiles_statistics_and_mbarriers() {
         assert_eq!(HEAD.threads(), 20 * 32, "four warpgroups that compute and one that copies");
-        assert_eq!(HEAD.shared_bytes(), (512 + 2 * 8 * 64) * 128 + 512 * 8 + 8 * 32 + (3 * 8 + 2 * 8) * 8);
+        assert_eq!(HEAD.shared_bytes(), (512 + 2 * 8 * 64) * 128 + 512 * 8 + (8 + 2) * 32 + (3 * 8 + 2 * 8 + 2 * 2) * 8);
         assert_eq!(Sm90Tma::new(4, 8).shared_bytes(), HEAD.shared_bytes(), "Q of the next item has a place too");
     }
 }

@@ -133,6 +133,21 @@ impl Packed {
         // SAFETY: the addresses are the launch's length arrays for Q.
         unsafe { sequences(args.sequence, cu_seqlens, seqused_q, room) }
     }
+
+    /// The sequences of K and V.
+    #[inline(always)]
+    fn all_keys(args: &ForwardArgs) -> Sequences<impl Fn(u32) -> u32, impl Fn(u32) -> i32> {
+        let ForwardArgs { cu_seqlens_k, seqused_k, kv_room, .. } = *args;
+        // SAFETY: lengths of the launch for K and V.
+        unsafe { sequences(args.kv_sequence, cu_seqlens_k, seqused_k, kv_room) }
+    }
+
+    /// The rows of a sequence in Q and O, and in K and V.
+    #[cfg(feature = "sm_90a")]
+    #[inline(always)]
+    pub fn rows(args: &ForwardArgs, sequence: u32) -> (Rows, Rows) {
+        (Self::queries(args).of(sequence), Self::all_keys(args).of(sequence))
+    }
 }
 
 /// The sequences of a tensor of `rows` rows that begin as `cu_seqlens` says; if that is null, with equal room.
@@ -194,9 +209,7 @@ impl Sequence for Packed {
 
     #[inline(always)]
     fn keys(args: &ForwardArgs, tile: SequenceTile) -> Rows {
-        let ForwardArgs { cu_seqlens_k, seqused_k, kv_room, .. } = *args;
-        // SAFETY: the addresses are the launch's length arrays for K and V.
-        unsafe { sequences(args.kv_sequence, cu_seqlens_k, seqused_k, kv_room) }.of(tile.sequence)
+        Self::all_keys(args).of(tile.sequence)
     }
 
     #[inline(always)]

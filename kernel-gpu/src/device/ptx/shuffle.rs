@@ -1,5 +1,8 @@
 //! Exchange between lanes (PTX ISA, "Data Movement and Conversion Instructions: shfl.sync").
 
+#[cfg(feature = "sm_90a")]
+use contract::config::WARP_SIZE;
+
 macro_rules! exchange {
     ($(#[$doc:meta])* $name:ident, $type:ty) => {
         $(#[$doc])*
@@ -42,4 +45,63 @@ pub unsafe fn first(value: u32) -> u32 {
         options(nomem, nostack)
     );
     first
+}
+
+/// `shfl.sync.idx.b32` over the whole warp: the value of lane `lane`.
+///
+/// # Safety
+/// Every lane of the warp executes this together.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub unsafe fn from(value: u32, lane: u32) -> u32 {
+    let other;
+    instruction!(
+        "shfl.sync.idx.b32 {}, {}, {}, 0x1f, 0xffffffff;",
+        out(reg32) other, in(reg32) value, in(reg32) lane,
+        options(nomem, nostack)
+    );
+    other
+}
+
+/// The sum of the values of all lanes up to this one, which is `lane`.
+///
+/// # Safety
+/// Every lane of the warp executes this together.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub unsafe fn sum_through(value: u32, lane: u32) -> u32 {
+    let mut sum = value;
+    let mut distance = 1;
+    while distance < WARP_SIZE {
+        // SAFETY: the caller's. What comes from before the first lane is not added.
+        let other = unsafe { from(sum, lane.wrapping_sub(distance) % WARP_SIZE) };
+        sum += if lane >= distance { other } else { 0 };
+        distance *= 2;
+    }
+    sum
+}
+
+macro_rules! reduce {
+    ($(#[$doc:meta])* $name:ident, $operation:literal) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// Every lane of the warp executes this together.
+        #[cfg(feature = "sm_90a")]
+        #[inline(always)]
+        pub unsafe fn $name(value: u32) -> u32 {
+            let reduced;
+            instruction!(
+                concat!("redux.sync.", $operation, ".u32 {}, {}, 0xffffffff;"),
+                out(reg32) reduced, in(reg32) value,
+                options(nomem, nostack)
+            );
+            reduced
+        }
+    };
+}
+
+reduce! {
+    /// `redux.sync.max.u32` over the whole warp: the greatest value of a lane.
+    greatest, "max"
 }

@@ -21,3 +21,24 @@ pub unsafe fn all(condition: bool) -> bool {
     );
     every != 0
 }
+
+/// `vote.sync.ballot.b32` over the whole warp: in how many lanes `condition` holds.
+///
+/// # Safety
+/// Every lane of the warp executes this together.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub unsafe fn count(condition: bool) -> u32 {
+    let lanes: u32;
+    instruction!(
+        "{{",
+        "\t.reg .pred %mine;",
+        "\tsetp.ne.u32 %mine, {}, 0;",
+        "\tvote.sync.ballot.b32 {}, %mine, 0xffffffff;",
+        "\t}}",
+        in(reg32) u32::from(condition),
+        out(reg32) lanes,
+        options(nomem, nostack)
+    );
+    lanes.count_ones()
+}

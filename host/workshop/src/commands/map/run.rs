@@ -112,7 +112,7 @@ pub struct Options {
     /// Keep the inputs in L2, instead of rotating over sets of inputs that are larger than L2
     #[arg(long)]
     warm_l2: bool,
-    /// Begin every call when the one before is complete
+    /// Begin every call when the previous one is complete
     #[arg(long)]
     no_overlap: bool,
     /// Number of worst points to show

@@ -2,8 +2,8 @@
 //!
 //! First two strips of Q per warpgroup, or one if it computes only one. Then K and V of each stage, the row statistics of each strip,
 //! and the mbarriers: for every strip and every stage one for "full" (its bytes have arrived) and one for "empty" (its users have
-//! released it), for every strip also one for "computed" (O has replaced Q). Last, the
-//! description of each strip, if sequences are looked up.
+//! released it), for every strip also one for "computed" (O has replaced Q). Last, if sequences are looked up, the descriptions of
+//! each strip and of each item ahead, and the mbarriers of these items.
 
 use core::marker::PhantomData;
 
@@ -13,7 +13,7 @@ use crate::device::attention::ROWS_PER_LANE;
 use crate::device::codegen::shared;
 use crate::device::ptx::mbarrier;
 use contract::config::WARP_SIZE;
-use contract::tile::sm90_tma::{ROW_STATISTICS_BYTES, STRIP_TILE_BYTES};
+use contract::tile::sm90_tma::{ITEM_BYTES, ITEMS_AHEAD, ROW_STATISTICS_BYTES, STRIP_TILE_BYTES};
 
 /// The block's dynamic shared memory.
 #[derive(Clone, Copy)]
@@ -36,6 +36,9 @@ impl<K: TmaKernel> Memory<K> {
     const STAGE_FULL: u32 = Self::STRIP_EMPTY + Self::STRIPS * mbarrier::BYTES;
     const STAGE_EMPTY: u32 = Self::STAGE_FULL + K::STAGES * mbarrier::BYTES;
     const STRIP_TILE: u32 = Self::STAGE_EMPTY + K::STAGES * mbarrier::BYTES;
+    const ITEM: u32 = Self::STRIP_TILE + Self::STRIPS * STRIP_TILE_BYTES;
+    const ITEM_FULL: u32 = Self::ITEM + ITEMS_AHEAD * ITEM_BYTES;
+    const ITEM_EMPTY: u32 = Self::ITEM_FULL + ITEMS_AHEAD * mbarrier::BYTES;
 
     const STRIP_TILES_ARE_ALIGNED: () = assert!(Self::STRIP_TILE.is_multiple_of(STRIP_TILE_BYTES / 2));
 
@@ -100,6 +103,26 @@ impl<K: TmaKernel> Memory<K> {
         self.strip_tile(strip) + STRIP_TILE_BYTES / 2
     }
 
+    /// What is said of an item ahead, by its number: its head and tile, and in the other half its keys.
+    #[inline(always)]
+    pub fn item(self, number: u32) -> [u32; 2] {
+        const { Self::STRIP_TILES_ARE_ALIGNED };
+        let address = self.base + Self::ITEM + number % ITEMS_AHEAD * ITEM_BYTES;
+        [address, address + ITEM_BYTES / 2]
+    }
+
+    /// The mbarrier that it is said.
+    #[inline(always)]
+    pub fn item_full(self, number: u32) -> u32 {
+        self.base + Self::ITEM_FULL + number % ITEMS_AHEAD * mbarrier::BYTES
+    }
+
+    /// The mbarrier that it is heard.
+    #[inline(always)]
+    pub fn item_empty(self, number: u32) -> u32 {
+        self.base + Self::ITEM_EMPTY + number % ITEMS_AHEAD * mbarrier::BYTES
+    }
+
     /// The mbarrier for: K and V of a stage have arrived.
     #[inline(always)]
     pub fn stage_full(self, stage: u32) -> u32 {
@@ -135,7 +158,8 @@ impl<K: TmaKernel> Memory<K> {
     }
 
     /// Initialises the other mbarriers. "Computed" of a strip counts the lanes of a warpgroup that [write
-    /// statistics](Self::statistics), "empty" of a strip the lanes of the storing warp, "empty" of a stage `users(stage)` warps.
+    /// statistics](Self::statistics), "empty" of a strip the lanes of the storing warp, "empty" of a stage `users(stage)` warps. Of items
+    /// one thread says which they are, and one hears it.
     ///
     /// # Safety
     /// One thread calls this once, before a barrier of the block that precedes all use.
@@ -153,6 +177,12 @@ impl<K: TmaKernel> Memory<K> {
             while stage < K::STAGES {
                 mbarrier::init(self.stage_empty(stage), users(stage));
                 stage += 1;
+            }
+            let mut item = 0;
+            while K::FINDS_ITEMS_AHEAD && item < ITEMS_AHEAD {
+                mbarrier::init(self.item_full(item), 1);
+                mbarrier::init(self.item_empty(item), 1);
+                item += 1;
             }
         }
     }

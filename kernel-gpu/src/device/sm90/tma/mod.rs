@@ -61,7 +61,8 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
     unsafe {
         // Uniform for ptxas, so that values derived from it are computed once per warp.
         let warp = shuffle::first(lane.thread / WARP_SIZE);
-        let (producer, storer) = (K::WARPGROUPS * WARPGROUP_WARPS, K::WARPGROUPS * WARPGROUP_WARPS + 1);
+        let producer = K::WARPGROUPS * WARPGROUP_WARPS;
+        let (storer, finder) = (producer + 1, producer + 2);
         let loader = Loader::new(&context);
         if warp == producer {
             if warpgroup::elect() {
@@ -101,6 +102,8 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
                 let storer = Storer::new(&context, lane, warpgroup::elect());
                 storer.prefetch_map();
                 K::Order::for_each_strip(&context, |copy| storer.store_strip(copy));
+            } else if warp == finder {
+                K::Order::find_items(&context, lane);
             }
             if K::Order::SPLITS_KEYS {
                 combine::wait_for_others();

@@ -149,6 +149,13 @@ pub trait Order<K: TmaKernel> {
     /// Calls `action` for every strip of the block, in the order in which they are computed.
     fn for_each_strip(context: &Context<'_, K>, action: impl FnMut(StripCopy));
 
+    /// Finds the items of the block, where sequences are looked up.
+    ///
+    /// # Safety
+    /// All lanes of one warp of the block call this together.
+    #[inline(always)]
+    unsafe fn find_items(_: &Context<'_, K>, _: Lane) {}
+
     /// Calls back for every strip and every tile of K and V of the block after those of
     /// [`Loader::load_first`](super::producer::Loader::load_first), in the order in which they are copied; `soon` is called for strips
     /// whose places are still in use.

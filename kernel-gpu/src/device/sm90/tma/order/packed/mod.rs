@@ -1,5 +1,7 @@
 //! Strips of packed sequences, with K and V streamed.
 
+mod longest_first;
+
 use super::{Order, Step, Streamed, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
@@ -21,36 +23,38 @@ use contract::packed::{Rows, SequenceTile};
 
 /// [`Streamed`] for packed sequences: an item is as many neighbouring strips of one sequence as there are warpgroups.
 ///
-/// The producer looks up the sequences and skips empty items. It writes a description of each strip, which the other warps read
-/// when Q has arrived. A strip beyond the end of its sequence is neither copied nor computed; its warpgroup passes over the item's
-/// tiles and its own turns.
+/// Items of one strip come in the order of their slots ([`contract::packed`]), and the producer looks them up. Larger ones are so few
+/// that it matters in which order they come: a warp finds them ahead, the longest first ([`longest_first`]). The producer writes a
+/// description of each strip, which the other warps read when Q has arrived. A strip beyond the end of its sequence is neither copied
+/// nor computed; its warpgroup passes over the item's tiles and its own turns.
 pub struct PackedStreamed;
 
-/// A non-empty work item.
+/// A work item.
 #[derive(Clone, Copy)]
 struct Item {
-    /// The round in which it is dealt out.
-    round: u32,
-    work: BlockWork,
+    /// Its head.
+    head: u32,
+    /// Its first strip.
     tile: SequenceTile,
+    /// Its keys.
     keys: Rows,
 }
 
 impl PackedStreamed {
-    /// The length of an item is known only after its sequence has been found.
-    const ORDER: WorkOrder = WorkOrder::HeadByHead;
-
-    /// The block's next non-empty item from `round` on.
+    /// The block's item in the first round from `round` on that has one for it, which `round` is behind then.
     #[inline(always)]
-    fn find<K: TmaKernel>(context: &Context<'_, K>, mut round: u32) -> Option<Item> {
+    fn find<K: TmaKernel>(context: &Context<'_, K>, round: &mut u32) -> Option<Item> {
         loop {
-            let work = Packed::work(context.args, Self::ORDER, work_item(context, Self::ORDER, round)?);
+            let work = Packed::work(context.args, Self::ORDER, work_item(context, Self::ORDER, *round)?);
+            *round += 1;
             if let Some(tile) = Packed::tile(context.args, work, K::WARPGROUPS * ROWS) {
-                return Some(Item { round, work, tile, keys: Packed::keys(context.args, tile) });
+                return Some(Item { head: work.head, tile, keys: Packed::keys(context.args, tile) });
             }
-            round += 1;
         }
     }
+
+    /// The order of slots: how long an item is, is known when its sequence is found.
+    const ORDER: WorkOrder = WorkOrder::HeadByHead;
 
     /// Index of a warpgroup's strip in shared memory.
     #[inline(always)]
@@ -304,56 +308,71 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
     }
 
     #[inline(always)]
+    unsafe fn find_items(context: &Context<'_, K>, lane: Lane) {
+        if K::FINDS_ITEMS_AHEAD {
+            // SAFETY: the caller's.
+            unsafe { longest_first::find_items(context, lane) };
+        }
+    }
+
+    #[inline(always)]
     fn for_each_load(
         context: &Context<'_, K>,
         mut load_strip: impl FnMut(StripCopy),
         mut load_tile: impl FnMut(TileCopy),
         mut prefetch_strip: impl FnMut(StripCopy),
     ) {
-        let (mut place, mut tile) = (0, 0);
         let (mut round, mut number) = (0, 0);
         let (mut stage, mut is_first) = ((0, 0), true);
-        while let Some(item) = Self::find(context, round) {
-            let head = keys_in_maps(context.args, item.work, item.keys);
-            let position = Self::position(context, item.tile, item.keys.length);
+        let mut next_item = |number| match K::FINDS_ITEMS_AHEAD {
+            // SAFETY: the one thread that copies, for the items in their order.
+            true => unsafe { longest_first::hear(context.memory, number) },
+            false => Self::find(context, &mut round),
+        };
+        while let Some(Item { head, tile: first, keys }) = next_item(number) {
+            let work = BlockWork { batch: 0, head, query_tile: 0 };
+            let strip_of = |place| Self::strip_of(work, (first, keys), number, place, K::WARPGROUPS);
+            let in_maps = keys_in_maps(context.args, work, keys);
+            let position = Self::position(context, first, keys.length);
             let first_tile = Streamed::first_tile(context, position);
             let item_end = position.wrapping_add(K::WARPGROUPS * ROWS);
-            let tiles = Streamed::tiles(context, item_end, item.keys.length) - first_tile;
+            let tiles = Streamed::tiles(context, item_end, keys.length) - first_tile;
+            let mut tile = 0;
             let mut load_tiles = |end| {
                 while tile < end {
                     let key = (first_tile + tile) * KEYS;
-                    let (first_key, is_outside) = (head.after(key), key >= item.keys.length);
+                    let (first_key, is_outside) = (in_maps.after(key), key >= keys.length);
                     load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key, is_outside });
                     stage = Streamed::advance::<K>(stage, 1);
                     is_first &= stage.0 != 0;
                     tile += 1;
                 }
             };
-            let strip_of = |place| Self::strip_of(item.work, (item.tile, item.keys), number, place, K::WARPGROUPS);
             if K::OVERLAPS_STRIPS && Streamed::tiles_ahead::<K>(tiles) > 0 {
-                let mut strip = 0;
-                while strip < K::WARPGROUPS {
-                    prefetch_strip(strip_of(strip));
-                    strip += 1;
-                }
+                for_each_place::<K>(|place| prefetch_strip(strip_of(place)));
             }
             if K::TILES_AHEAD > 0 {
                 load_tiles(Streamed::tiles_ahead::<K>(tiles));
             }
-            while place < K::WARPGROUPS {
-                load_strip(strip_of(place));
-                place += 1;
-            }
+            for_each_place::<K>(|place| load_strip(strip_of(place)));
             load_tiles(tiles);
-            (place, tile) = (0, 0);
-            (round, number) = (item.round + 1, number + 1);
+            number += 1;
         }
         let work = BlockWork { batch: 0, head: 0, query_tile: 0 };
-        while place < K::WARPGROUPS {
-            let nothing = (SequenceTile { first_row: 0, ..StripCopy::END }, Rows { begin: 0, length: 0 });
+        let nothing = (SequenceTile { first_row: 0, ..StripCopy::END }, Rows { begin: 0, length: 0 });
+        for_each_place::<K>(|place| {
             let strip = Self::strip_of(work, nothing, number, place, K::WARPGROUPS);
             load_strip(StripCopy { tile: StripCopy::END, ..strip });
-            place += 1;
-        }
+        });
+    }
+}
+
+/// What is done for the place of every strip of an item.
+#[inline(always)]
+fn for_each_place<K: TmaKernel>(mut action: impl FnMut(u32)) {
+    let mut place = 0;
+    while place < K::WARPGROUPS {
+        action(place);
+        place += 1;
     }
 }

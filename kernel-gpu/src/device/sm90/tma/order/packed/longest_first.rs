@@ -1,0 +1,180 @@
+//! Finds the items of packed sequences that a block computes, in the order of [`contract::packed::longest_first`], and says so ahead.
+
+use super::Item;
+use crate::device::attention::Lane;
+use crate::device::attention::sequence::Packed;
+use crate::device::codegen::thread;
+use crate::device::hidden;
+use crate::device::ptx::{mbarrier, memory, shuffle, vote};
+use crate::device::sm90::tma::context::Context;
+use crate::device::sm90::tma::copies::StripCopy;
+use crate::device::sm90::tma::kernel::{ROWS, TmaKernel};
+use crate::device::sm90::tma::memory::Memory;
+use contract::config::WARP_SIZE;
+use contract::packed::longest_first::{CostClass, Items, is_sorted};
+use contract::packed::{Rows, SequenceTile};
+use contract::tile::sm90_tma::ITEMS_AHEAD;
+
+/// Says of each item of the block which it is, and behind the last that there are no more.
+///
+/// # Safety
+/// All lanes of one warp of the block call this together.
+#[inline(always)]
+pub unsafe fn find_items<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
+    let mut number = 0;
+    // SAFETY: the caller's; one lane says it, for the items in their order.
+    unsafe {
+        let mut walk = Walk::new(context, lane);
+        loop {
+            let item = walk.next(context, lane, number);
+            if lane.index == 0 {
+                say(context.memory, number, item.unwrap_or(END));
+            }
+            if item.is_none() {
+                return;
+            }
+            number += 1;
+        }
+    }
+}
+
+/// What says that no item follows.
+const END: Item = Item { head: 0, tile: StripCopy::END, keys: Rows { begin: 0, length: 0 } };
+
+/// Parity of the phases of an item.
+#[inline(always)]
+fn parity(number: u32) -> u32 {
+    number / ITEMS_AHEAD % 2
+}
+
+/// Says that item number `number` is `item`, when there is room for it.
+///
+/// # Safety
+/// One thread of the block calls this, for all numbers in their order.
+#[inline(always)]
+unsafe fn say<K: TmaKernel>(memory: Memory<K>, number: u32, item: Item) {
+    let Item { head, tile: SequenceTile { begin, length, first_row, .. }, keys } = item;
+    let [tile_address, keys_address] = memory.item(number);
+    // SAFETY: initialised mbarriers; what was said there is heard.
+    unsafe {
+        mbarrier::wait(memory.item_empty(number), parity(number) ^ 1);
+        memory::store_shared_16(tile_address, [head, begin, length, first_row]);
+        memory::store_shared_16(keys_address, [keys.begin, keys.length, 0, 0]);
+        mbarrier::arrive(memory.item_full(number));
+    }
+}
+
+/// Item number `number`, when it is said; `None` behind the last.
+///
+/// # Safety
+/// One thread of the block calls this, for all numbers in their order.
+#[inline(always)]
+pub unsafe fn hear<K: TmaKernel>(memory: Memory<K>, number: u32) -> Option<Item> {
+    let [tile_address, keys_address] = memory.item(number);
+    // SAFETY: initialised mbarriers; both halves were written before the wait returned.
+    unsafe {
+        mbarrier::wait(memory.item_full(number), parity(number));
+        let [head, begin, length, first_row] = memory::load_shared_16(tile_address);
+        let [keys_begin, keys_length, ..] = memory::load_shared_16(keys_address);
+        mbarrier::arrive(memory.item_empty(number));
+        let tile = SequenceTile { sequence: 0, begin, length, first_row };
+        let item = Item { head, tile, keys: Rows { begin: keys_begin, length: keys_length } };
+        (first_row != END.tile.first_row).then_some(item)
+    }
+}
+
+/// A warp's way along all items, 32 sequences at a time.
+struct Walk {
+    class: CostClass,
+    /// The first of the sequences that it is at.
+    sequence: u32,
+    /// Items of these that come before the block's next.
+    ahead: u32,
+}
+
+impl Walk {
+    /// The way from the first item on.
+    ///
+    /// # Safety
+    /// All lanes of a warp call this together.
+    #[inline(always)]
+    unsafe fn new<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) -> Self {
+        let class = match is_sorted(context.args.work_items.get(), thread::grid_dim_x()) {
+            // SAFETY: the caller's; all lanes have the same arguments.
+            true => CostClass::of(unsafe { greatest_cost(context, lane) }),
+            false => CostClass::ALL,
+        };
+        Self { class, sequence: 0, ahead: thread::block_idx_x() }
+    }
+
+    /// The block's item of a round. The rounds are asked for in their order.
+    ///
+    /// # Safety
+    /// All lanes of a warp call this together.
+    #[inline(always)]
+    unsafe fn next<K: TmaKernel>(&mut self, context: &Context<'_, K>, lane: Lane, round: u32) -> Option<Item> {
+        let heads = context.args.heads.get().get();
+        // SAFETY: the caller's; what decides about loops and returns is the same in all lanes.
+        unsafe {
+            loop {
+                let mine = self.sequence + lane.index;
+                let number = match mine < context.args.sequences {
+                    true => items(context, mine).of(self.class).number() * heads,
+                    false => 0,
+                };
+                let through = shuffle::sum_through(number, lane.index);
+                let all = shuffle::from(through, WARP_SIZE - 1);
+                if self.ahead < all {
+                    let before = vote::count(through <= self.ahead);
+                    let place = self.ahead - shuffle::from(through - number, before);
+                    // Who has the dearest item of a round gets the cheapest of the next.
+                    let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
+                    self.ahead += 1 + 2 * if round.is_multiple_of(2) { blocks - 1 - block } else { block };
+                    // Lengths that are none may promise any number of items.
+                    if hidden::again(round) * blocks >= context.args.work_items.get() {
+                        self.ahead = u32::MAX;
+                    }
+                    return Some(item(context, self.class, self.sequence + before, place));
+                }
+                self.ahead -= all;
+                self.sequence += WARP_SIZE;
+                if self.sequence >= context.args.sequences {
+                    self.sequence = 0;
+                    self.class = self.class.next()?;
+                }
+            }
+        }
+    }
+}
+
+/// Of the items of a sequence in a class the one with `place` before it.
+#[inline(always)]
+fn item<K: TmaKernel>(context: &Context<'_, K>, class: CostClass, sequence: u32, place: u32) -> Item {
+    let (before, head) = context.args.heads.divide(place);
+    let (Rows { begin, length }, keys) = Packed::rows(context.args, sequence);
+    let item = Items::new(length, keys.length, K::IS_CAUSAL, K::WARPGROUPS).of(class).item(before);
+    let tile = SequenceTile { sequence, begin, length, first_row: item * K::WARPGROUPS * ROWS };
+    Item { head, tile, keys }
+}
+
+/// The greatest cost of an item.
+///
+/// # Safety
+/// All lanes of a warp call this together.
+#[inline(always)]
+unsafe fn greatest_cost<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) -> u32 {
+    let (mut sequence, mut greatest) = (lane.index, 1);
+    while sequence < context.args.sequences {
+        greatest = items(context, sequence).most().max(greatest);
+        sequence += WARP_SIZE;
+    }
+    // SAFETY: the caller's.
+    unsafe { shuffle::greatest(greatest) }
+}
+
+/// The items of a head of a sequence.
+#[inline(always)]
+fn items<K: TmaKernel>(context: &Context<'_, K>, sequence: u32) -> Items {
+    let (queries, keys) = Packed::rows(context.args, sequence);
+    Items::new(queries.length, keys.length, K::IS_CAUSAL, K::WARPGROUPS)
+}
