@@ -125,7 +125,11 @@ impl Sm90Tma {
         let mbarriers = self.mbarriers().saturating_mul(MBARRIER_BYTES);
         let strip_tiles = (self.query_rows() / TENSOR_MAP_ROWS).saturating_mul(STRIP_TILE_BYTES);
         let tiles = tile_bytes(self.columns, self.query_rows(), self.stages, Self::BLOCK_N);
-        tiles.saturating_add(statistics).saturating_add(mbarriers).saturating_add(strip_tiles).saturating_add(ITEMS_AHEAD * ITEM_BYTES)
+        tiles
+            .saturating_add(statistics)
+            .saturating_add(mbarriers)
+            .saturating_add(strip_tiles)
+            .saturating_add(ITEMS_AHEAD * ITEM_BYTES)
     }
 
     /// Registers allocated per thread at launch: an equal share among `min_blocks` blocks.
@@ -285,7 +289,10 @@ mod tests {
     #[test]
     fn a_block_has_room_for_tiles_statistics_and_mbarriers() {
         assert_eq!(HEAD.threads(), 20 * 32, "four warpgroups that compute and one that copies");
-        assert_eq!(HEAD.shared_bytes(), (512 + 2 * 8 * 64) * 128 + 512 * 8 + (8 + 2) * 32 + (3 * 8 + 2 * 8 + 2 * 2) * 8);
+        assert_eq!(
+            HEAD.shared_bytes(),
+            (512 + 2 * 8 * 64) * 128 + 512 * 8 + (8 + 2) * 32 + (3 * 8 + 2 * 8 + 2 * 2) * 8
+        );
         assert_eq!(Sm90Tma::new(4, 8).shared_bytes(), HEAD.shared_bytes(), "Q of the next item has a place too");
     }
 }

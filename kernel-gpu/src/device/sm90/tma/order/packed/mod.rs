@@ -349,7 +349,13 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
                 }
             };
             if K::OVERLAPS_STRIPS && Streamed::tiles_ahead::<K>(tiles) > 0 {
-                for_each_place::<K>(|place| prefetch_strip(strip_of(place)));
+                for_each_place::<K>(|place| {
+                    // One without rows would be fetched from where the map begins, before the tensor: memory that may not be there,
+                    // which the GPU takes long to find out.
+                    if strip_of(place).has_rows() {
+                        prefetch_strip(strip_of(place));
+                    }
+                });
             }
             if K::TILES_AHEAD > 0 {
                 load_tiles(Streamed::tiles_ahead::<K>(tiles));
