@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 use contract::config::{Element, HEAD_DIM};
 use contract::manifest::Entry;
 use contract::tile::{Configuration, Overlap};
-use rayon::prelude::*;
 use workshop::ptx_folder::PtxFolder;
 
 use crate::mutant::{EntryText, Mutant, sample, sample_by_rule};
@@ -45,7 +44,7 @@ impl Campaign {
     /// those of other widths but for the number of products.
     ///
     /// # Errors
-    /// When an entry cannot be read, or one that has a selected mutant does not pass the checks itself.
+    /// When an entry cannot be read, or one that has a selected mutant cannot be tried.
     pub fn prepare(folder: &PtxFolder, selection: Selection, seed: u64) -> Result<Self> {
         let has_own_code =
             |config: &Configuration| config.columns() == HEAD_DIM || config.overlap() != Overlap::default();
@@ -68,8 +67,8 @@ impl Campaign {
             mutants = sample(mutants, count, seed, |(_, mutant)| mutant);
         }
         let has_mutant = |index: &usize| mutants.iter().any(|(subject, _)| subject == index);
-        let subjects = texts.into_iter().enumerate().filter(|(index, _)| has_mutant(index)).collect::<Vec<_>>();
-        let subjects = subjects.into_par_iter().map(|(index, (entry, module, text))| {
+        let subjects = texts.into_iter().enumerate().filter(|(index, _)| has_mutant(index));
+        let subjects = subjects.map(|(index, (entry, module, text))| {
             let trial = Trial::new(entry, &module.file, &text.original())?;
             Ok((index, Subject { text, trial }))
         });
@@ -90,7 +89,7 @@ impl Campaign {
     /// nothing but the PTX, the selection and the seed.
     ///
     /// # Errors
-    /// When the simulator fails at a mutant, which is named.
+    /// When the simulator fails at a mutant, which is named, or the kernel itself at a check that the mutant comes to.
     pub fn run(&self, progress: impl Fn() + Sync) -> Result<Vec<(Mutant, Verdict)>> {
         let next = AtomicUsize::new(0);
         let work = || {

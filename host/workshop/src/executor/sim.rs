@@ -18,9 +18,9 @@ use crate::timing::Protocol;
 /// The architecture a simulator stands for unless told otherwise.
 pub const DEFAULT_ARCHITECTURE: u32 = 90;
 
-/// Multiprocessors of a simulated GPU: few, so that the blocks of a persistent grid have several work items each even
+/// Multiprocessors of a simulated GPU unless told otherwise: few, so that the blocks of a persistent grid have several work items each even
 /// where the problem is small, but as many as it takes to deal out a last round in halves of heads and parts of others.
-const MULTIPROCESSORS: u32 = 4;
+pub const MULTIPROCESSORS: u32 = 4;
 /// Memory of a simulated GPU, bytes: the machine's own is the limit.
 const MEMORY_BYTES: u64 = 256 << 30;
 
@@ -57,13 +57,21 @@ impl SimExecutor {
     /// # Errors
     /// As [`Self::new`].
     pub fn with_options(architecture: u32, options: Options) -> Result<Self> {
+        Self::with_multiprocessors(architecture, MULTIPROCESSORS, options)
+    }
+
+    /// The same with so many multiprocessors.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_multiprocessors(architecture: u32, multiprocessors: u32, options: Options) -> Result<Self> {
         let limits = ARCHITECTURES.iter().find(|limits| limits.architecture == architecture).ok_or_else(|| {
             let known: Vec<_> = ARCHITECTURES.iter().map(|limits| limits.architecture.to_string()).collect();
             Error::Invalid(format!("the simulator does not know sm_{architecture}, only {}", known.join(", ")))
         })?;
         let config = Config {
             architecture: Architecture::find(architecture).map_err(Error::Invalid)?,
-            multiprocessors: MULTIPROCESSORS,
+            multiprocessors,
             memory_bytes: MEMORY_BYTES,
             messages: Messages::Quiet,
             ..Config::default()
@@ -73,7 +81,7 @@ impl SimExecutor {
             name: format!("ptx-sim ({} threads)", options.threads),
             architecture,
             shared_bytes_per_block: limits.shared_bytes_per_block,
-            multiprocessors: MULTIPROCESSORS,
+            multiprocessors,
             l2_bytes: None,
             driver: None,
             uuid: None,
