@@ -187,6 +187,7 @@ mod tests {
             findings: BTreeMap::new(),
             noticed: BTreeMap::new(),
             survivors: survivors.iter().map(survivor).collect(),
+            held_out: None,
         }
     }
 

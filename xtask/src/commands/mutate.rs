@@ -13,7 +13,7 @@ use crate::process;
 
 /// Breaks the kernels' PTX in small ways, runs each broken kernel in the simulator, and lists those that nothing noticed.
 ///
-/// With `--sample 300` this takes 12 minutes on two cores, 5 of them for the kernels themselves. With `--out docs/results` it becomes
+/// With `--sample 300` this takes 7 minutes on two cores, most of them for mutants that survive. With `--out docs/results` it becomes
 /// the record there, which every test run is compared with.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {

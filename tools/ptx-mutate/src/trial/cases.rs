@@ -179,6 +179,7 @@ pub fn of(entry: &Entry) -> Result<Vec<Case>> {
             cases.push(Case::of(problem, Distribution::Normal));
         }
         cases.extend(ends(entry)?);
+        cases.extend(groups_of_heads(entry)?);
     }
     if entry.sequence == Sequence::Packed {
         return packed(entry, cases);
@@ -220,6 +221,22 @@ fn ends(entry: &Entry) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
+/// More bytes of K and V than what blocks share in L2, so that a causal kernel takes heads in groups: one by one, and where tiles
+/// have 128 rows several together, more of them in the last group.
+fn groups_of_heads(entry: &Entry) -> Result<Vec<Case>> {
+    if (entry.mask, entry.sequence) != (Mask::Causal, Sequence::Any) {
+        return Ok(Vec::new());
+    }
+    let (block_m, keys_of_64_columns) = (entry.config.block_m(), |keys: u32| keys * 64 / columns(entry));
+    let (heads, rows, keys, multiprocessors) = match block_m {
+        ..128 => (4, block_m + 1, keys_of_64_columns(280), 1),
+        128 => (5, 9 * block_m - 3, keys_of_64_columns(430), 2),
+        _ => return Ok(Vec::new()),
+    };
+    let problem = contiguous(shape(1, heads, rows).with_kv_sequence(keys), entry)?;
+    Ok(vec![Case { multiprocessors, ..Case::of(problem, Distribution::Normal) }])
+}
+
 /// Other numbers of keys than rows of Q: fewer by more than a tile, and more. A strip behind the keys has a last tile that only the
 /// end masks: in the second half of 16 keys, and in the last 8 of a tile.
 fn other_keys(entry: &Entry, sequence: u32) -> Result<Vec<Case>> {
@@ -250,8 +267,10 @@ fn score_mods(entry: &Entry, Shape { sequence, .. }: Shape) -> Result<Vec<Case>>
         [softcap, slopes].into_iter().chain(biases).collect()
     };
     let keys = if entry.sequence == Sequence::Packed { sequence } else { sequence | 1 };
+    // So many heads that a block of a persistent grid has several work items.
+    let heads = if entry.config.grid() == Grid::Persistent { 4 } else { 2 };
     let problem = |form: ScoreModForm| -> Result<Problem> {
-        let shape = shape(2, 2, sequence).with_kv_sequence(keys);
+        let shape = shape(2, heads, sequence).with_kv_sequence(keys);
         let shape = if entry.sequence == Sequence::Packed { Shape { batch: 1, ..shape } } else { shape };
         let problem = contiguous(shape, entry)?;
         Ok(problem.with_score_mod(form.of(problem.shape()))?)

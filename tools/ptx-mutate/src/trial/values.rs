@@ -60,14 +60,15 @@ impl Values {
     pub fn inputs(self, problem: Problem) -> Result<Inputs> {
         let Shape { batch, heads, sequence, .. } = problem.shape();
         let (heads, sequence) = ((batch * heads) as usize, sequence as usize);
+        let is_large = |at: Place| ((at.head * sequence + at.row) / 8).is_multiple_of(2);
         let constant = |value: f32| move |_: Place, _: f32| value;
         match self {
             Self::Of(distribution) => Ok(Inputs::generate(problem, distribution, INPUT_SEED)?),
             Self::LowScores => with_scores(problem, constant(-4.0), constant(4.0)),
             Self::UnevenRows => {
-                let is_large = |at: Place| (at.head * sequence + at.row) / 8 % 2 == 0;
-                let queries = |at: Place, normal| if at.column % 8 == 0 && is_large(at) { 40.0 } else { normal };
-                with_scores(problem, queries, |at, normal| if at.column % 8 == 0 { 4.0 } else { normal })
+                let is_eighth = |at: Place| at.column.is_multiple_of(8);
+                let queries = |at: Place, normal| if is_eighth(at) && is_large(at) { 40.0 } else { normal };
+                with_scores(problem, queries, |at, normal| if is_eighth(at) { 4.0 } else { normal })
             }
             Self::LateRise => {
                 let keys = |at: Place, _| if (64..128).contains(&at.row) { 0.785_156_25 } else { 0.0 };
@@ -84,7 +85,6 @@ impl Values {
             }
             Self::SteepStart => with_scores(problem, constant(4.0), |at, _| 0.75 * at.row.min(15) as f32),
             Self::LateUnevenRise => {
-                let is_large = |at: Place| (at.head * sequence + at.row) / 8 % 2 == 0;
                 let queries = |at: Place, _| if is_large(at) { 4.0 } else { 0.0 };
                 with_scores(problem, queries, |at, _| if at.row >= 64 { 12.0 } else { 0.0 })
             }
