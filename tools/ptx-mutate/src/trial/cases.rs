@@ -132,6 +132,9 @@ pub fn of(entry: &Entry) -> Result<Vec<Case>> {
         for problem in [contiguous(shape(1, 1, 200), entry)?, apart(two_tiles, entry)?, contiguous(rounds, entry)?] {
             cases.push(Case::of(problem, Distribution::Normal));
         }
+        // Clusters of four blocks, each of which has the largest score of some rows.
+        let parts = Case::new(contiguous(shape(1, 1, 512), entry)?, Values::Peaks(entry.config.block_n()));
+        cases.push(Case { multiprocessors: 5 * 512 / entry.config.block_m(), ..parts });
         if entry.mask == Mask::Full {
             let few_rows = shape(1, 1, 60).with_kv_sequence(6 * entry.config.block_n() + 2);
             cases.push(Case::of(apart(few_rows, entry)?, Distribution::LargeLogits));
@@ -146,6 +149,10 @@ pub fn of(entry: &Entry) -> Result<Vec<Case>> {
         let head_dims = entry.variant().head_dims();
         for columns in [columns - 8, columns / 2, 8].into_iter().filter(|columns| head_dims.contains(columns)) {
             cases.push(Case::of(with_rows_of(columns, second, entry)?, Distribution::Normal));
+        }
+        if head_dims.contains(&(columns - 8)) {
+            // The same where a block begins again.
+            cases.push(Case::of(with_rows_of(columns - 8, first, entry)?, Distribution::LargeLogits));
         }
         cases.extend(other_keys(entry, second.sequence)?);
         if entry.mask == Mask::Window {

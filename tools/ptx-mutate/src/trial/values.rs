@@ -35,9 +35,9 @@ pub enum Values {
     /// Rows of large and of small scores, eight at a time in turns, whose first 64 scores are all 0: a shift that comes of
     /// those will not do for the large ones, and one that comes of all of them, but of another row, will do for neither.
     LateUnevenRise,
-    /// One key of each row has a score far above all others, so that a maximum without it is too small by far: in the first head
-    /// the row's own key, in the second the one 8 before it, in the others those so many before it and 8 more. Any of them may be
-    /// the one that a lane holds at a place of its scores.
+    /// One key of each row has a score far above all others, so that a maximum without it is too small by far: the row's own key,
+    /// one 8 before it, one so many before it or 8 more, which 16 rows of a head have in common and others otherwise. Any of them
+    /// may be the one that a lane holds at a place of its scores.
     Peaks(u32),
     /// In the last head very low scores, −192 for the first 16 keys and −128 for the rest: the rise has a block begin again, and one
     /// key beyond the end, of score 0, makes all others vanish. In the others scores of one size.
@@ -91,7 +91,7 @@ impl Values {
             Self::Peaks(distance) => {
                 let before = [0, 8, distance as usize, distance as usize + 8];
                 let sign = |row: usize, column: usize| if is_set(row, column) { 8.0 } else { -8.0 };
-                let peak = |at: Place| at.row - before[at.head % before.len()].min(at.row);
+                let peak = |at: Place| at.row - before[(at.head + at.row / 16) % before.len()].min(at.row);
                 with_scores(problem, |at, _| sign(peak(at), at.column), |at, _| sign(at.row, at.column))
             }
             Self::LowRise => {
