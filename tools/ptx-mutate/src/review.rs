@@ -115,13 +115,14 @@ mod tests {
         assert!(is_named("fa512_sm80_any_full_64x64", ""));
     }
 
-    /// The text of every Rust line of the kernels with the one behind it, as [`Review::reason`] compares them.
+    /// The name of every source of the kernels and its Rust lines, as [`Review::reason`] compares them.
     fn kernel_lines(folder: &Path, all: &mut String) {
         for entry in std::fs::read_dir(folder).expect("a folder of sources") {
             let path = entry.expect("a file").path();
             if path.is_dir() {
                 kernel_lines(&path, all);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
+                all.extend([path.to_str().expect("a name in Unicode"), "\n"]);
                 let text = std::fs::read_to_string(&path).expect("a source");
                 all.extend(text.lines().flat_map(|line| [line.trim(), "\n"]));
             }
@@ -135,12 +136,12 @@ mod tests {
         for folder in ["kernel-gpu/src", "kernel-gpu/contract/src"] {
             kernel_lines(&review.root.join(folder), &mut lines);
         }
-        for Equivalence { rule, code, within, reason, .. } in &review.equivalences {
+        for Equivalence { rule, file, code, within, reason, .. } in &review.equivalences {
             assert!(RULES.iter().any(|known| known.name == rule), "equivalent.json: there is no rule {rule}: {reason}");
-            for part in [code, within] {
+            for part in [file, code, within] {
                 assert!(
                     lines.contains(part),
-                    "equivalent.json: the kernels have no such line any more: `{part}`: {reason}"
+                    "equivalent.json: the kernels have no such line or file any more: `{part}`: {reason}"
                 );
             }
         }

@@ -125,72 +125,88 @@ pub fn of(entry: &Entry) -> Result<Vec<Case>> {
         }
     }
     if entry.config.grid() == Grid::SplitKeys {
-        // Clusters of two blocks on four multiprocessors, of which one has no key of the first rows under a causal mask, and of three.
-        let two_tiles = shape(1, 1, 100).with_kv_sequence(260);
-        // So many tiles for one block that all stages are filled again.
-        let rounds = shape(1, 1, (2 * entry.config.stages() + 2) * entry.config.block_n());
-        for problem in [contiguous(shape(1, 1, 200), entry)?, apart(two_tiles, entry)?, contiguous(rounds, entry)?] {
-            cases.push(Case::of(problem, Distribution::Normal));
-        }
-        // Clusters of four blocks, each of which has the largest score of some rows.
-        let parts = Case::new(contiguous(shape(1, 1, 512), entry)?, Values::Peaks(entry.config.block_n()));
-        cases.push(Case { multiprocessors: 5 * 512 / entry.config.block_m(), ..parts });
-        if entry.mask == Mask::Full {
-            let few_rows = shape(1, 1, 60).with_kv_sequence(6 * entry.config.block_n() + 2);
-            cases.push(Case::of(apart(few_rows, entry)?, Distribution::LargeLogits));
-        }
+        cases.extend(split_keys(entry)?);
     }
     if entry.scores == Scores::Modified {
         cases.extend(score_mods(entry, second)?);
     }
     if is_of_any_length {
-        // Rows that are a chunk shorter than those of the tiles, half as long, and one chunk long, as far as they are computed.
-        let columns = entry.config.columns();
-        let head_dims = entry.variant().head_dims();
-        for columns in [columns - 8, columns / 2, 8].into_iter().filter(|columns| head_dims.contains(columns)) {
-            cases.push(Case::of(with_rows_of(columns, second, entry)?, Distribution::Normal));
-        }
-        if head_dims.contains(&(columns - 8)) {
-            // The same where a block begins again.
-            cases.push(Case::of(with_rows_of(columns - 8, first, entry)?, Distribution::LargeLogits));
-        }
-        cases.extend(other_keys(entry, second.sequence)?);
-        if entry.mask == Mask::Window {
-            // Windows that end at a key's own place, at the edges of tiles, and on one side only.
-            let tile = entry.config.block_n();
-            for (left, right) in [(Some(0), Some(0)), (Some(tile - 1), Some(1)), (Some(17), None), (None, Some(3))] {
-                let problem = contiguous(second, entry)?.with_window(Window { left, right });
-                cases.push(Case::of(problem, Distribution::Normal));
-            }
-        }
-        // Fewer keys than the first shifts are taken from.
-        cases.push(Case::new(contiguous(shape(1, 1, 5), entry)?, Values::LowScores));
-        // Maxima that grow in a last tile that is whole.
-        cases.push(Case::of(contiguous(shape(1, 3, 2 * entry.config.block_n()), entry)?, Distribution::Adversarial));
-        // Fewer keys than a tile, of which the first 16 are not enough.
-        let short = shape(1, 3, entry.config.block_n() - 3);
-        cases.push(Case::of(contiguous(short, entry)?, Distribution::LargeLogits));
-        // The end behind each 16 rows of what a block computes.
-        for length in (2 * entry.config.block_n()..=entry.config.block_m()).step_by(16) {
-            cases.push(Case::of(contiguous(shape(1, 1, length), entry)?, Distribution::Uniform));
-        }
-        // Two work items whose tiles together fill all stages, and a third.
-        let half_a_ring = shape(1, many.heads, entry.config.stages() / 2 * entry.config.block_n());
-        if entry.config.grid() == Grid::Persistent {
-            cases.push(Case::of(contiguous(half_a_ring, entry)?, Distribution::Normal));
-        }
-        // Whole tiles in every stage of the pipeline, even where the first steps are not part of the loop, and stages that are
-        // filled again.
-        for tiles in entry.config.stages() + 1..=entry.config.stages() + 3 {
-            let problem = contiguous(shape(1, 1, tiles * entry.config.block_n() + 2), entry)?;
-            cases.push(Case::of(problem, Distribution::Normal));
-        }
-        cases.extend(ends(entry)?);
-        cases.extend(groups_of_heads(entry)?);
+        cases.extend(of_any_length(entry, second, many.heads)?);
     }
     if entry.sequence == Sequence::Packed {
         return packed(entry, cases);
     }
+    Ok(cases)
+}
+
+/// What an entry that splits keys over the blocks of a cluster is tried on beyond the others.
+fn split_keys(entry: &Entry) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    // Clusters of two blocks on four multiprocessors, of which one has no key of the first rows under a causal mask, and of three.
+    let two_tiles = shape(1, 1, 100).with_kv_sequence(260);
+    // So many tiles for one block that all stages are filled again.
+    let rounds = shape(1, 1, (2 * entry.config.stages() + 2) * entry.config.block_n());
+    for problem in [contiguous(shape(1, 1, 200), entry)?, apart(two_tiles, entry)?, contiguous(rounds, entry)?] {
+        cases.push(Case::of(problem, Distribution::Normal));
+    }
+    // Clusters of four blocks, each of which has the largest score of some rows.
+    let parts = Case::new(contiguous(shape(1, 1, 512), entry)?, Values::Peaks(entry.config.block_n()));
+    cases.push(Case { multiprocessors: 5 * 512 / entry.config.block_m(), ..parts });
+    if entry.mask == Mask::Full {
+        let few_rows = shape(1, 1, 60).with_kv_sequence(6 * entry.config.block_n() + 2);
+        cases.push(Case::of(apart(few_rows, entry)?, Distribution::LargeLogits));
+    }
+    Ok(cases)
+}
+
+/// What an entry for any length is tried on beyond the others; `second` is the shape of two steps and more that those have, and `heads`
+/// how many give blocks several work items.
+fn of_any_length(entry: &Entry, second: Shape, heads: u32) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    // Rows that are a chunk shorter than those of the tiles, half as long, and one chunk long, as far as they are computed.
+    let columns = entry.config.columns();
+    let head_dims = entry.variant().head_dims();
+    for columns in [columns - 8, columns / 2, 8].into_iter().filter(|columns| head_dims.contains(columns)) {
+        cases.push(Case::of(with_rows_of(columns, second, entry)?, Distribution::Normal));
+    }
+    if head_dims.contains(&(columns - 8)) {
+        // The same where a block begins again.
+        let first = shape(1, 1, entry.config.block_n() + 1);
+        cases.push(Case::of(with_rows_of(columns - 8, first, entry)?, Distribution::LargeLogits));
+    }
+    cases.extend(other_keys(entry, second.sequence)?);
+    if entry.mask == Mask::Window {
+        // Windows that end at a key's own place, at the edges of tiles, and on one side only.
+        let tile = entry.config.block_n();
+        for (left, right) in [(Some(0), Some(0)), (Some(tile - 1), Some(1)), (Some(17), None), (None, Some(3))] {
+            let problem = contiguous(second, entry)?.with_window(Window { left, right });
+            cases.push(Case::of(problem, Distribution::Normal));
+        }
+    }
+    // Fewer keys than the first shifts are taken from.
+    cases.push(Case::new(contiguous(shape(1, 1, 5), entry)?, Values::LowScores));
+    // Maxima that grow in a last tile that is whole.
+    cases.push(Case::of(contiguous(shape(1, 3, 2 * entry.config.block_n()), entry)?, Distribution::Adversarial));
+    // Fewer keys than a tile, of which the first 16 are not enough.
+    let short = shape(1, 3, entry.config.block_n() - 3);
+    cases.push(Case::of(contiguous(short, entry)?, Distribution::LargeLogits));
+    // The end behind each 16 rows of what a block computes.
+    for length in (2 * entry.config.block_n()..=entry.config.block_m()).step_by(16) {
+        cases.push(Case::of(contiguous(shape(1, 1, length), entry)?, Distribution::Uniform));
+    }
+    // Two work items whose tiles together fill all stages, and a third.
+    let half_a_ring = shape(1, heads, entry.config.stages() / 2 * entry.config.block_n());
+    if entry.config.grid() == Grid::Persistent {
+        cases.push(Case::of(contiguous(half_a_ring, entry)?, Distribution::Normal));
+    }
+    // Whole tiles in every stage of the pipeline, even where the first steps are not part of the loop, and stages that are
+    // filled again.
+    for tiles in entry.config.stages() + 1..=entry.config.stages() + 3 {
+        let problem = contiguous(shape(1, 1, tiles * entry.config.block_n() + 2), entry)?;
+        cases.push(Case::of(problem, Distribution::Normal));
+    }
+    cases.extend(ends(entry)?);
+    cases.extend(groups_of_heads(entry)?);
     Ok(cases)
 }
 
