@@ -273,6 +273,11 @@ fn other_keys(entry: &Entry, sequence: u32) -> Result<Vec<Case>> {
         {
             let problem = apart(shape(1, 2, rows).with_kv_sequence(keys), entry)?.aligned(alignment);
             cases.push(Case::of(problem, Distribution::Normal));
+            if entry.mask == Mask::Window {
+                // Rows far behind all keys attend to these.
+                let window = Window { left: None, right: Some(3) };
+                cases.push(Case::of(problem.with_window(window), Distribution::Normal));
+            }
         }
     }
     Ok(cases)
@@ -291,7 +296,11 @@ fn score_mods(entry: &Entry, Shape { sequence, .. }: Shape) -> Result<Vec<Case>>
     };
     let keys = if entry.sequence == Sequence::Packed { sequence } else { sequence | 1 };
     // So many heads that a block of a persistent grid has several work items.
-    let heads = if entry.config.grid() == Grid::Persistent { 4 } else { 2 };
+    let heads = match entry.config.grid() {
+        Grid::Persistent if entry.sequence == Sequence::Packed => 8,
+        Grid::Persistent => 4,
+        _ => 2,
+    };
     let problem = |form: ScoreModForm| -> Result<Problem> {
         let shape = shape(2, heads, sequence).with_kv_sequence(keys);
         let shape = if entry.sequence == Sequence::Packed { Shape { batch: 1, ..shape } } else { shape };
