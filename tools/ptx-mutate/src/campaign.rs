@@ -1,4 +1,4 @@
-//! Runs many mutants of many entries in parallel.
+//! Many mutants of many entries, in parallel.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -8,44 +8,43 @@ use anyhow::{Context, Result};
 use contract::config::{Element, HEAD_DIM};
 use contract::manifest::Entry;
 use contract::tile::{Configuration, Overlap};
-use rayon::prelude::*;
 use workshop::ptx_folder::PtxFolder;
 
 use crate::mutant::{EntryText, Mutant, sample, sample_by_rule};
 use crate::trial::{Trial, Verdict};
 
-/// Selection of mutants to run.
+/// Which of all mutants are run.
 #[derive(Clone, Copy, Debug)]
 pub enum Selection {
-    /// At most this many per rule and entry.
+    /// At most so many of each rule and entry.
     PerRule(usize),
-    /// This many in total.
+    /// So many of all together.
     Sample(usize),
 }
 
-/// An entry, its mutants, and the checks they must pass.
+/// An entry: what its mutants are made from, and what they have to pass.
 struct Subject {
     text: EntryText,
     trial: Trial,
 }
 
-/// Selected mutants that have not run yet.
+/// Mutants that were selected but not yet run.
 pub struct Campaign {
-    /// The entries with selected mutants.
+    /// Those that a mutant was selected of.
     subjects: BTreeMap<usize, Subject>,
-    /// The mutants, each with the index of its entry.
+    /// Each with the index of its subject.
     mutants: Vec<(usize, Mutant)>,
-    /// Number of mutants before selection.
+    /// Mutants there are altogether.
     total: usize,
 }
 
 impl Campaign {
-    /// Makes mutants of the entries in `folder` and selects some by `seed`. A sample covers entries of one element type, and of one
-    /// width plus those that overlap differently: entries of the other type differ only in the types of their opcodes, entries of
-    /// other widths only in the number of products.
+    /// Makes mutants of the entries in `folder` and selects some by `seed`. A sample is of the entries of one element type, and of one
+    /// width and those that overlap otherwise: those of the other type are the same but for the types in their instructions' names,
+    /// those of other widths but for the number of products.
     ///
     /// # Errors
-    /// If an entry cannot be read, or one with a selected mutant does not pass the checks itself.
+    /// When an entry cannot be read, or one that has a selected mutant cannot be tried.
     pub fn prepare(folder: &PtxFolder, selection: Selection, seed: u64) -> Result<Self> {
         let has_own_code =
             |config: &Configuration| config.columns() == HEAD_DIM || config.overlap() != Overlap::default();
@@ -68,29 +67,29 @@ impl Campaign {
             mutants = sample(mutants, count, seed, |(_, mutant)| mutant);
         }
         let has_mutant = |index: &usize| mutants.iter().any(|(subject, _)| subject == index);
-        let subjects = texts.into_iter().enumerate().filter(|(index, _)| has_mutant(index)).collect::<Vec<_>>();
-        let subjects = subjects.into_par_iter().map(|(index, (entry, module, text))| {
+        let subjects = texts.into_iter().enumerate().filter(|(index, _)| has_mutant(index));
+        let subjects = subjects.map(|(index, (entry, module, text))| {
             let trial = Trial::new(entry, &module.file, &text.original())?;
             Ok((index, Subject { text, trial }))
         });
         Ok(Self { subjects: subjects.collect::<Result<_>>()?, mutants, total })
     }
 
-    /// Number of mutants before selection.
+    /// Mutants that the rules make of the entries.
     pub fn total(&self) -> usize {
         self.total
     }
 
-    /// Number of selected mutants.
+    /// Mutants that were selected.
     pub fn selected(&self) -> usize {
         self.mutants.len()
     }
 
-    /// Runs the selected mutants on all cores; `progress` is called after each. The result is in order and depends only on the PTX,
-    /// the selection and the seed.
+    /// Runs the selected mutants on all cores; `progress` is called after each. The result is in order, and depends on
+    /// nothing but the PTX, the selection and the seed.
     ///
     /// # Errors
-    /// If the simulator fails on a mutant; the error names it.
+    /// When the simulator fails at a mutant, which is named, or the kernel itself at a check that the mutant comes to.
     pub fn run(&self, progress: impl Fn() + Sync) -> Result<Vec<(Mutant, Verdict)>> {
         let next = AtomicUsize::new(0);
         let work = || {

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ptx_diagnostics::files::write_atomically;
 use ptx_diagnostics::streams::{note, print};
 use ptx_mutate::campaign::{Campaign, Selection};
-use ptx_mutate::report::{Origin, Report};
+use ptx_mutate::report::{HeldOut, Origin, Report};
 use ptx_mutate::review::Review;
 use workshop::ptx_folder::PtxFolder;
 
@@ -35,6 +35,9 @@ struct Arguments {
     /// Write mutation.md and mutation.json to this folder
     #[arg(long)]
     out: Option<PathBuf>,
+    /// The mutation.json of another sample, of which no survivor led to inputs or reasons: the report names its share
+    #[arg(long)]
+    held_out: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -56,6 +59,7 @@ impl Arguments {
             // Before the run: it takes minutes, and its result must not be lost for lack of a folder.
             std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
         }
+        let held_out = self.held_out.as_deref().map(HeldOut::read).transpose()?;
         let review = Review::load()?;
         let selection = match self.sample {
             Some(count) => Selection::Sample(count.get()),
@@ -68,7 +72,7 @@ impl Arguments {
         bar.finish_and_clear();
         let origin =
             Origin { command: self.command(), manifest: folder.manifest().clone(), possible: campaign.total() };
-        let report = Report::new(origin, &outcomes, &review);
+        let report = Report { held_out, ..Report::new(origin, &outcomes, &review) };
         let markdown = report.markdown();
         if let Some(out) = &self.out {
             let write = |name: &str, text: &str| {

@@ -118,7 +118,7 @@ impl Display for Comparison<'_> {
         }
         write!(
             out,
-            "Improve the inputs in tools/ptx-mutate/src/trial.rs or the checks of ptx-sim; where a mutant's result is as right as \
+            "Improve the inputs in tools/ptx-mutate/src/trial/ or the checks of ptx-sim; where a mutant's result is as right as \
              the kernel's, say why in tools/ptx-mutate/equivalent.json. When the kernels are new, make the record anew: `{} \
              --out docs/results`.",
             self.command
@@ -187,6 +187,7 @@ mod tests {
             findings: BTreeMap::new(),
             noticed: BTreeMap::new(),
             survivors: survivors.iter().map(survivor).collect(),
+            held_out: None,
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::path::Path;
 
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::mutant::Mutant;
@@ -66,6 +68,29 @@ pub struct Report {
     pub noticed: BTreeMap<&'static str, BTreeSet<String>>,
     /// Every survivor, equivalent or not.
     pub survivors: Vec<Survivor>,
+    /// Another sample, of which no survivor led to inputs or reasons.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<HeldOut>,
+}
+
+/// What another run came to: the part of its report that this one names.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HeldOut {
+    /// [`Report::command`].
+    pub command: String,
+    /// [`Report::total`].
+    pub total: Tally,
+}
+
+impl HeldOut {
+    /// Reads it from a `mutation.json`.
+    ///
+    /// # Errors
+    /// When that is none.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        serde_json::from_str(&text).with_context(|| path.display().to_string())
+    }
 }
 
 impl Tally {
@@ -149,6 +174,7 @@ impl Report {
             findings: BTreeMap::new(),
             noticed: BTreeMap::new(),
             survivors: Vec::new(),
+            held_out: None,
         };
         for (mutant, verdict) in outcomes {
             report.add(mutant, *verdict, review);
@@ -202,6 +228,15 @@ impl Report {
             self.possible,
             self.total.noticed_percent()
         )?;
+        if let Some(HeldOut { command, total }) = &self.held_out {
+            writeln!(
+                out,
+                "Of another sample, which nothing was tuned to, {:.2} % were noticed: {} of {} (`{command}`).\n",
+                total.noticed_percent(),
+                total.noticed(),
+                total.worse()
+            )?;
+        }
         writeln!(
             out,
             "`{}` on the PTX of commit `{commit}` by {}.\n\n{COLUMNS_MEAN}",

@@ -13,8 +13,8 @@ use crate::process;
 
 /// Breaks the kernels' PTX by small changes, runs each broken kernel in the simulator, and lists those that no check detects.
 ///
-/// With `--sample 300` this takes 12 minutes on two cores, 5 of them to run the unchanged kernels. With `--out docs/results` the
-/// result becomes the record there, with which every test run is compared.
+/// With `--sample 300` this takes about 15 minutes on two cores. With `--out docs/results` the result becomes the record there, with
+/// which every test run is compared.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]

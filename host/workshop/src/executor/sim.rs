@@ -18,9 +18,9 @@ use crate::timing::Protocol;
 /// The default simulated architecture.
 pub const DEFAULT_ARCHITECTURE: u32 = 90;
 
-/// Multiprocessors of a simulated GPU: few, so that blocks of a persistent grid get several work items even for small
-/// problems, but enough that a last round is distributed in halves of heads and parts of others.
-const MULTIPROCESSORS: u32 = 4;
+/// Default number of multiprocessors of a simulated GPU: few, so that blocks of a persistent grid get several work items even for
+/// small problems, but enough that a last round is distributed in halves of heads and parts of others.
+pub const MULTIPROCESSORS: u32 = 4;
 /// Memory size of a simulated GPU, bytes; the machine's memory is the real limit.
 const MEMORY_BYTES: u64 = 256 << 30;
 
@@ -57,13 +57,21 @@ impl SimExecutor {
     /// # Errors
     /// As [`Self::new`].
     pub fn with_options(architecture: u32, options: Options) -> Result<Self> {
+        Self::with_multiprocessors(architecture, MULTIPROCESSORS, options)
+    }
+
+    /// The same with so many multiprocessors.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_multiprocessors(architecture: u32, multiprocessors: u32, options: Options) -> Result<Self> {
         let limits = ARCHITECTURES.iter().find(|limits| limits.architecture == architecture).ok_or_else(|| {
             let known: Vec<_> = ARCHITECTURES.iter().map(|limits| limits.architecture.to_string()).collect();
             Error::Invalid(format!("the simulator does not know sm_{architecture}, only {}", known.join(", ")))
         })?;
         let config = Config {
             architecture: Architecture::find(architecture).map_err(Error::Invalid)?,
-            multiprocessors: MULTIPROCESSORS,
+            multiprocessors,
             memory_bytes: MEMORY_BYTES,
             messages: Messages::Quiet,
             ..Config::default()
@@ -73,7 +81,7 @@ impl SimExecutor {
             name: format!("ptx-sim ({} threads)", options.threads),
             architecture,
             shared_bytes_per_block: limits.shared_bytes_per_block,
-            multiprocessors: MULTIPROCESSORS,
+            multiprocessors,
             l2_bytes: None,
             driver: None,
             uuid: None,

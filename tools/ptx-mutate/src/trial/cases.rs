@@ -1,0 +1,389 @@
+//! Which problems an entry is tried on.
+
+use anyhow::Result;
+use contract::args::Strides;
+use contract::config::{Mask, Scores, Sequence};
+use contract::manifest::Entry;
+use contract::problem::{Alignment, Problem, Shape, Slopes, Window};
+use contract::refusal::Tensor;
+use contract::tile::{Grid, Kind};
+use contract::view::{Layout, View, Views};
+use workshop::check::UnitScaleBounds;
+use workshop::executor::sim::MULTIPROCESSORS;
+use workshop::inputs::{Distribution, Inputs, Lengths};
+use workshop::launch;
+use workshop::score_mod::{BiasForm, ScoreModForm};
+
+use super::values::Values;
+
+/// Columns of 16 bytes.
+const CHUNK_COLUMNS: u32 = 8;
+
+/// What an entry is tried on.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Before its rows are packed.
+    problem: Problem,
+    values: Values,
+    /// Of packed sequences.
+    lengths: Option<Lengths>,
+    /// Whether LSE is wanted.
+    pub lse: bool,
+    /// [`ptx_sim::Options::schedule`].
+    pub schedule: u64,
+    /// Of the simulated GPU.
+    pub multiprocessors: u32,
+}
+
+impl Case {
+    fn new(problem: Problem, values: Values) -> Self {
+        Self { problem, values, lengths: None, lse: true, schedule: 0, multiprocessors: MULTIPROCESSORS }
+    }
+
+    fn of(problem: Problem, distribution: Distribution) -> Self {
+        Self::new(problem, Values::Of(distribution))
+    }
+
+    /// The same rows as packed sequences of these lengths.
+    fn packed(self, lengths: Vec<u32>) -> Self {
+        Self { lengths: Some(Lengths::Shared(lengths)), ..self }
+    }
+
+    /// The inputs, and the bounds that apply to them beyond those that were derived.
+    ///
+    /// # Errors
+    /// When something of it does not fit together.
+    pub fn inputs(&self) -> Result<(Inputs, Option<UnitScaleBounds>)> {
+        let inputs = self.values.inputs(self.problem)?;
+        let bounds = match self.values {
+            Values::Of(distribution) => UnitScaleBounds::applicable(Some(distribution), inputs.problem()),
+            _ => None,
+        };
+        match &self.lengths {
+            Some(lengths) => Ok((inputs.with_lengths(lengths)?, bounds)),
+            None => Ok((inputs, bounds)),
+        }
+    }
+}
+
+/// What an entry is tried on, the quickest first: most mutants get no further.
+pub fn of(entry: &Entry) -> Result<Vec<Case>> {
+    let is_of_any_length = !matches!(entry.sequence, Sequence::Exact(_));
+    let (first, second) = match entry.sequence {
+        Sequence::Exact(length) => (shape(1, 1, length), shape(2, 2, length)),
+        // Keys beyond a step, and beyond two, so that every family comes to its second and third; of those as many as it takes for
+        // rows in both halves of a strip of 16.
+        Sequence::Any => (shape(1, 1, entry.config.block_n() + 1), shape(2, 2, 2 * entry.config.block_n() + 10)),
+        Sequence::Packed => (shape(1, 1, entry.config.block_n() + 1), shape(1, 4, 2 * entry.config.block_n() + 10)),
+    };
+    // Two whole rounds of a persistent grid, and on four multiprocessors three heads that are left.
+    let many = shape(1, if entry.config.grid() == Grid::Persistent { 11 } else { 6 }, second.sequence);
+    // One whole round, and a head that is left.
+    let one_left = shape(1, 5, second.sequence);
+    // Long enough for rows of two strips of 16, and keys behind those that the first shift is taken from.
+    let lone = shape(1, 4, if is_of_any_length { 2 * entry.config.block_n() + 2 } else { first.sequence });
+    // The smaller one of two steps.
+    let risen = if is_of_any_length { second } else { first };
+    let mut cases = vec![
+        Case::of(contiguous(first, entry)?, Distribution::Normal),
+        Case::of(apart(second, entry)?, Distribution::Normal),
+        Case::of(contiguous(many, entry)?, Distribution::Adversarial),
+        // Heads of Q that share those of K and V.
+        Case::of(apart(shape(second.batch, 4, second.sequence).with_kv_heads(2), entry)?, Distribution::Normal),
+        Case::of(contiguous(one_left, entry)?, Distribution::LargeLogits),
+        Case::of(contiguous(second, entry)?, Distribution::NonFinite),
+        Case::new(contiguous(first, entry)?, Values::LowScores),
+        Case::new(contiguous(second, entry)?, Values::UnevenRows),
+        Case::new(contiguous(risen, entry)?, Values::LateRise),
+        Case::new(contiguous(first, entry)?, Values::OpposedColumns(8)),
+        Case::new(contiguous(first, entry)?, Values::OpposedColumns(1)),
+        // A head for each place of a row in what a warp of the sm_80 family computes.
+        Case::new(contiguous(lone, entry)?, Values::LoneRise),
+        Case::new(contiguous(first, entry)?, Values::SteepStart),
+        Case::new(contiguous(risen, entry)?, Values::LateUnevenRise),
+        Case::new(contiguous(lone, entry)?, Values::Peaks(entry.config.block_n())),
+        Case { lse: false, ..Case::of(contiguous(first, entry)?, Distribution::Normal) },
+    ];
+    if entry.config.grid() == Grid::Persistent {
+        // A multiprocessor that is not needed where what is left is dealt out in four parts.
+        let left = Case::of(contiguous(shape(1, 6, second.sequence), entry)?, Distribution::Normal);
+        cases.push(Case { multiprocessors: 5, ..left });
+        // Warps that come to each other's barriers in other orders; where keys go through the stages in a ring, in so many rounds
+        // that a strip before the last ends where the ring does.
+        let rounds = shape(1, if is_of_any_length { 15 } else { many.heads }, many.sequence);
+        for schedule in 1..=2 {
+            let case = Case::of(contiguous(rounds, entry)?, Distribution::Normal);
+            cases.push(Case { schedule, ..case });
+        }
+    }
+    if entry.config.key_groups() > 1 {
+        // More steps than stages, so that those come again: in the only pass, and where the block begins again.
+        let steps = (entry.config.stages() + 1) * entry.config.block_n();
+        for (rest, distribution) in [(2, Distribution::Normal), (entry.config.block_n() / 2, Distribution::LargeLogits)]
+        {
+            cases.push(Case::of(contiguous(shape(1, 1, steps + rest), entry)?, distribution));
+        }
+    }
+    if entry.config.grid() == Grid::SplitKeys {
+        cases.extend(split_keys(entry)?);
+    }
+    if entry.scores == Scores::Modified {
+        cases.extend(score_mods(entry, second)?);
+    }
+    if is_of_any_length {
+        cases.extend(of_any_length(entry, second, many.heads)?);
+    }
+    if entry.sequence == Sequence::Packed {
+        return packed(entry, cases);
+    }
+    Ok(cases)
+}
+
+/// What an entry that splits keys over the blocks of a cluster is tried on beyond the others.
+fn split_keys(entry: &Entry) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    // Clusters of two blocks on four multiprocessors, of which one has no key of the first rows under a causal mask, and of three.
+    let two_tiles = shape(1, 1, 100).with_kv_sequence(260);
+    // So many tiles for one block that all stages are filled again.
+    let rounds = shape(1, 1, (2 * entry.config.stages() + 2) * entry.config.block_n());
+    for problem in [contiguous(shape(1, 1, 200), entry)?, apart(two_tiles, entry)?, contiguous(rounds, entry)?] {
+        cases.push(Case::of(problem, Distribution::Normal));
+    }
+    // Clusters of four blocks, each of which has the largest score of some rows.
+    let parts = Case::new(contiguous(shape(1, 1, 512), entry)?, Values::Peaks(entry.config.block_n()));
+    cases.push(Case { multiprocessors: 5 * 512 / entry.config.block_m(), ..parts });
+    if entry.mask == Mask::Full {
+        let few_rows = shape(1, 1, 60).with_kv_sequence(6 * entry.config.block_n() + 2);
+        cases.push(Case::of(apart(few_rows, entry)?, Distribution::LargeLogits));
+    }
+    Ok(cases)
+}
+
+/// What an entry for any length is tried on beyond the others; `second` is the shape of two steps and more that those have, and `heads`
+/// how many give blocks several work items.
+fn of_any_length(entry: &Entry, second: Shape, heads: u32) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    // Rows that are a chunk shorter than those of the tiles, half as long, and one chunk long, as far as they are computed.
+    let columns = entry.config.columns();
+    let head_dims = entry.variant().head_dims();
+    for columns in [columns - 8, columns / 2, 8].into_iter().filter(|columns| head_dims.contains(columns)) {
+        cases.push(Case::of(with_rows_of(columns, second, entry)?, Distribution::Normal));
+    }
+    if head_dims.contains(&(columns - 8)) {
+        // The same where a block begins again.
+        let first = shape(1, 1, entry.config.block_n() + 1);
+        cases.push(Case::of(with_rows_of(columns - 8, first, entry)?, Distribution::LargeLogits));
+    }
+    cases.extend(other_keys(entry, second.sequence)?);
+    if entry.mask == Mask::Window {
+        // Windows that end at a key's own place, at the edges of tiles, and on one side only.
+        let tile = entry.config.block_n();
+        for (left, right) in [(Some(0), Some(0)), (Some(tile - 1), Some(1)), (Some(17), None), (None, Some(3))] {
+            let problem = contiguous(second, entry)?.with_window(Window { left, right });
+            cases.push(Case::of(problem, Distribution::Normal));
+        }
+    }
+    // Fewer keys than the first shifts are taken from.
+    cases.push(Case::new(contiguous(shape(1, 1, 5), entry)?, Values::LowScores));
+    // Maxima that grow in a last tile that is whole.
+    cases.push(Case::of(contiguous(shape(1, 3, 2 * entry.config.block_n()), entry)?, Distribution::Adversarial));
+    // Fewer keys than a tile, of which the first 16 are not enough.
+    let short = shape(1, 3, entry.config.block_n() - 3);
+    cases.push(Case::of(contiguous(short, entry)?, Distribution::LargeLogits));
+    // The end behind each 16 rows of what a block computes.
+    for length in (2 * entry.config.block_n()..=entry.config.block_m()).step_by(16) {
+        cases.push(Case::of(contiguous(shape(1, 1, length), entry)?, Distribution::Uniform));
+    }
+    // Two work items whose tiles together fill all stages, and a third.
+    let half_a_ring = shape(1, heads, entry.config.stages() / 2 * entry.config.block_n());
+    if entry.config.grid() == Grid::Persistent {
+        cases.push(Case::of(contiguous(half_a_ring, entry)?, Distribution::Normal));
+    }
+    // Whole tiles in every stage of the pipeline, even where the first steps are not part of the loop, and stages that are
+    // filled again.
+    for tiles in entry.config.stages() + 1..=entry.config.stages() + 3 {
+        let problem = contiguous(shape(1, 1, tiles * entry.config.block_n() + 2), entry)?;
+        cases.push(Case::of(problem, Distribution::Normal));
+    }
+    cases.extend(ends(entry)?);
+    cases.extend(groups_of_heads(entry)?);
+    Ok(cases)
+}
+
+/// The end of the keys in every 8 of a tile, at an even and an odd place, and at its edges: of the first tile, of one in the loop,
+/// and where threads copy, of one that comes to a stage that was used.
+fn ends(entry: &Entry) -> Result<Vec<Case>> {
+    let tile = entry.config.block_n();
+    let in_every = |keys: u32, places: &'static [u32]| {
+        (0..tile).step_by(keys as usize).flat_map(|first| places.iter().map(move |place| first + place))
+    };
+    let mut lengths: Vec<u32> = in_every(8, &[2, 3]).chain([1, tile]).collect();
+    lengths.extend(in_every(16, &[3, 10]).chain([tile]).map(|length| tile + length));
+    let mut cases = Vec::new();
+    let mut add = |heads: u32, keys: u32| -> Result<()> {
+        // A block of rows that attend to all keys; a causal mask has one of them behind the keys.
+        let rows = match entry.mask {
+            Mask::Full => keys.min(entry.config.block_m()),
+            Mask::Causal => keys + entry.config.block_m(),
+            Mask::Window => keys,
+        };
+        let problem = contiguous(shape(1, heads, rows).with_kv_sequence(keys), entry)?;
+        cases.push(Case::new(problem, Values::LowRise));
+        Ok(())
+    };
+    for keys in lengths {
+        add(2, keys)?;
+    }
+    if entry.config.kind() != Kind::Sm90Tma {
+        // Rows that all threads copy at once.
+        let together = (entry.config.threads() * CHUNK_COLUMNS / columns(entry)).max(8);
+        for keys in in_every(together, &[3]) {
+            add(1, entry.config.stages() * tile + keys)?;
+        }
+    }
+    Ok(cases)
+}
+
+/// More bytes of K and V than what blocks share in L2, so that a causal kernel takes heads in groups: one by one, and where tiles
+/// have 128 rows several together, more of them in the last group.
+fn groups_of_heads(entry: &Entry) -> Result<Vec<Case>> {
+    if (entry.mask, entry.sequence) != (Mask::Causal, Sequence::Any) {
+        return Ok(Vec::new());
+    }
+    let (block_m, keys_of_64_columns) = (entry.config.block_m(), |keys: u32| keys * 64 / columns(entry));
+    let (heads, rows, keys, multiprocessors) = match block_m {
+        ..128 => (4, block_m + 1, keys_of_64_columns(280), 1),
+        128 => (5, 9 * block_m - 3, keys_of_64_columns(430), 2),
+        _ => return Ok(Vec::new()),
+    };
+    let problem = contiguous(shape(1, heads, rows).with_kv_sequence(keys), entry)?;
+    Ok(vec![Case { multiprocessors, ..Case::of(problem, Distribution::Normal) }])
+}
+
+/// Other numbers of keys than rows of Q: fewer by more than a tile, and more. A strip behind the keys has a last tile that only the
+/// end masks: in the second half of 16 keys, and in the last 8 of a tile.
+fn other_keys(entry: &Entry, sequence: u32) -> Result<Vec<Case>> {
+    let tile = entry.config.block_n();
+    let mut cases = Vec::new();
+    for (rows, keys) in [(13 + tile + 64, 13), (2 * tile + 32, tile - 3), (tile - 3, sequence)] {
+        // A causal mask whose last row is at the last key is a window.
+        let alignments = Alignment::ALL.into_iter();
+        for alignment in
+            alignments.filter(|alignment| (entry.mask, *alignment) != (Mask::Causal, Alignment::BottomRight))
+        {
+            let problem = apart(shape(1, 2, rows).with_kv_sequence(keys), entry)?.aligned(alignment);
+            cases.push(Case::of(problem, Distribution::Normal));
+            if entry.mask == Mask::Window {
+                // Rows far behind all keys attend to these.
+                let window = Window { left: None, right: Some(3) };
+                cases.push(Case::of(problem.with_window(window), Distribution::Normal));
+            }
+        }
+    }
+    Ok(cases)
+}
+
+/// Each change of scores alone, a bias of every form, and one whose rows begin between two elements of a pair.
+fn score_mods(entry: &Entry, Shape { sequence, .. }: Shape) -> Result<Vec<Case>> {
+    let none = ScoreModForm::default();
+    let softcap = ScoreModForm { softcap: Some(2.0), ..none };
+    let alone = if entry.sequence == Sequence::Packed {
+        vec![softcap]
+    } else {
+        let slopes = ScoreModForm { alibi: Some(Slopes::PerBatchAndHead), ..none };
+        let biases = BiasForm::ALL.map(|bias| ScoreModForm { bias: Some(bias), ..none });
+        [softcap, slopes].into_iter().chain(biases).collect()
+    };
+    let keys = if entry.sequence == Sequence::Packed { sequence } else { sequence | 1 };
+    // So many heads that a block of a persistent grid has several work items.
+    let heads = match entry.config.grid() {
+        Grid::Persistent if entry.sequence == Sequence::Packed => 8,
+        Grid::Persistent => 4,
+        _ => 2,
+    };
+    let problem = |form: ScoreModForm| -> Result<Problem> {
+        let shape = shape(2, heads, sequence).with_kv_sequence(keys);
+        let shape = if entry.sequence == Sequence::Packed { Shape { batch: 1, ..shape } } else { shape };
+        let problem = contiguous(shape, entry)?;
+        Ok(problem.with_score_mod(form.of(problem.shape()))?)
+    };
+    alone.into_iter().map(|form| Ok(Case::of(problem(form)?, Distribution::Normal))).collect()
+}
+
+/// Each of `cases` as a single packed sequence, and before all but the first of them several sequences: at the edges of tiles,
+/// empty, of one row, and so many that the search for a block's takes all of its turns.
+fn packed(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
+    let (block_m, block_n) = (entry.config.block_m(), entry.config.block_n());
+    let several = [
+        vec![block_n + 1, 0, 1, block_m, block_m - 1, block_n],
+        vec![0, 0, 3 * block_m + 5, 0, 2],
+        (0..37).map(|index| index * 5 % 11).collect(),
+    ];
+    let mut packed = Vec::new();
+    for case in cases {
+        let Shape { sequence, kv_sequence, .. } = case.problem.shape();
+        packed.push(match sequence == kv_sequence {
+            true => case.packed(vec![sequence]),
+            false => Case { lengths: Some(Lengths::separate(&[sequence], &[kv_sequence])?), ..case },
+        });
+    }
+    for lengths in several.into_iter().rev() {
+        for distribution in [Distribution::LargeLogits, Distribution::NonFiniteValues, Distribution::Normal] {
+            let rows = shape(1, 3, lengths.iter().sum());
+            packed.insert(1, Case::of(apart(rows, entry)?, distribution).packed(lengths.clone()));
+        }
+    }
+    // Keys with lengths of their own: the last tile of a strip may lie wholly before the strip's rows.
+    // All rows of a block, and the next one's first, may have none.
+    let (queries, keys) = ([2 * block_m + 3, block_n, block_m + 5, 0], [block_n, 2 * block_n + 1, 0, 9]);
+    let rows = shape(1, 3, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+    let case = Case::of(apart(rows, entry)?, Distribution::Normal);
+    packed.insert(1, Case { lengths: Some(Lengths::separate(&queries, &keys)?), ..case });
+    // Equal room for three, of which one uses none of it and one all.
+    let room = block_m + block_n + 3;
+    let padded = Lengths::Padded(Some(vec![room - 5, 0, room]), Some(vec![block_n + 1, 3, room]));
+    for distribution in [Distribution::LargeLogits, Distribution::Normal] {
+        let case = Case::of(in_layout(Layout::Bshd, columns(entry), shape(3, 3, room), entry)?, distribution);
+        packed.insert(1, Case { lengths: Some(padded.clone()), ..case });
+    }
+    Ok(packed)
+}
+
+fn shape(batch: u32, heads: u32, sequence: u32) -> Shape {
+    Shape::new(batch, heads, sequence)
+}
+
+/// Columns of the rows that fill an entry's tiles.
+fn columns(entry: &Entry) -> u32 {
+    entry.config.columns()
+}
+
+/// A problem that `entry` computes, whose rows fill its tiles.
+fn contiguous(shape: Shape, entry: &Entry) -> Result<Problem> {
+    with_rows_of(columns(entry), shape, entry)
+}
+
+/// A problem that `entry` computes, of rows of so many columns.
+fn with_rows_of(columns: u32, shape: Shape, entry: &Entry) -> Result<Problem> {
+    in_layout(Layout::Bhsd, columns, shape, entry)
+}
+
+/// The same in another layout. Rows whose elements are all the same have the scores that they have with 64 columns and the
+/// default scale, whatever their number.
+fn in_layout(layout: Layout, columns: u32, shape: Shape, entry: &Entry) -> Result<Problem> {
+    let problem = launch::problem(entry, shape.with_head_dim(columns), layout)?;
+    Ok(problem.with_scale(8.0 / f64::from(columns))?)
+}
+
+/// A problem in which no two strides are the same, nor any two elements next to each other that need not be.
+fn apart(shape: Shape, entry: &Entry) -> Result<Problem> {
+    let columns = u64::from(entry.config.columns());
+    let view = |tensor, gap: u64| {
+        let Shape { heads, sequence, .. } = shape.of(tensor);
+        let row = columns + gap;
+        let head = row * u64::from(sequence) + 8 * row;
+        View::new(Strides { batch: head * u64::from(heads) + 24 * row, head, row })
+    };
+    let [q, k, v, o] = [(Tensor::Q, 8), (Tensor::K, 16), (Tensor::V, 24), (Tensor::O, 32)].map(|(t, gap)| view(t, gap));
+    Ok(contiguous(shape, entry)?.with_views(Views { q, k, v, o })?)
+}
