@@ -5,14 +5,14 @@ use core::cmp::Reverse;
 use core::fmt;
 
 use crate::class::ShapeClass;
-use crate::config::{Element, HEAD_DIM};
+use crate::config::{Element, HEAD_DIM, Mask};
 use crate::cost::Costs;
 use crate::geometry::query_tiles;
 use crate::gpu::Gpu;
 use crate::plan::Plan;
 use crate::problem::Problem;
 use crate::refusal::Refusal;
-use crate::tile::{Configuration, Grid, Kind as TileKind};
+use crate::tile::{Grid, Kind as TileKind};
 use crate::tuned::{self, Row};
 use crate::variants::Variant;
 
@@ -226,7 +226,7 @@ where
         (one.family(), one.sequence) == (other.family(), other.sequence)
     };
     let tile = first.variant().config.block_m();
-    if let Some(average) = average_length(problem).filter(|&average| is_short(average, &first.variant().config)) {
+    if let Some(average) = average_length(problem).filter(|&average| is_short(average, &first.variant())) {
         let smallest = plans().filter(is_alike).min_by_key(|plan| plan.variant().config.block_m());
         return Some(Choice { plan: smallest.unwrap_or(first), reason: Reason::ShortSequences { average, tile } });
     }
@@ -250,12 +250,18 @@ fn average_length(problem: &Problem) -> Option<u32> {
     problem.packing().map(|packing| problem.shape().sequence.div_ceil(packing.sequences))
 }
 
-/// Whether packed sequences of `average` rows leave too much of tiles of `config` empty (docs/results/packed.md). Tiles whose warpgroups
-/// share K and V, the longest first, pay sooner; not those of short rows, which take little to read.
-fn is_short(average: u32, config: &Configuration) -> bool {
-    let sooner = config.kind() == TileKind::Sm90Tma && config.columns() >= HEAD_DIM;
-    let (tiles, of) = if sooner { (3, 4) } else { (3, 2) };
-    u64::from(average) * of < u64::from(config.block_m()) * tiles
+/// Whether packed sequences of `average` rows fill too little of the tiles of `variant`. Measured (docs/results/packed.md): `wgmma`
+/// kernels, whose warpgroups share K and V and which take the longest items first, are faster from three fourths of a tile on, under a
+/// causal mask from a whole one; kernels for rows of 32 columns, which take little time to read, and `mma.sync` kernels from one and a
+/// half on.
+fn is_short(average: u32, variant: &Variant<'_>) -> bool {
+    let config = variant.config;
+    let fourths = match (config.kind() == TileKind::Sm90Tma && config.columns() >= HEAD_DIM, variant.mask) {
+        (true, Mask::Full) => 3,
+        (true, _) => 4,
+        (false, _) => 6,
+    };
+    u64::from(average) * 4 < u64::from(config.block_m()) * fourths
 }
 
 /// Query tiles of `problem` in the grid of `variant`.

@@ -103,7 +103,7 @@ impl<K: TmaKernel> Memory<K> {
         self.strip_tile(strip) + STRIP_TILE_BYTES / 2
     }
 
-    /// What is said of an item ahead, by its number: its head and tile, and in the other half its keys.
+    /// The queue entry of an item: head and tile in one half, keys in the other.
     #[inline(always)]
     pub fn item(self, number: u32) -> [u32; 2] {
         const { Self::STRIP_TILES_ARE_ALIGNED };
@@ -111,13 +111,13 @@ impl<K: TmaKernel> Memory<K> {
         [address, address + ITEM_BYTES / 2]
     }
 
-    /// The mbarrier that it is said.
+    /// The mbarrier that the entry is full.
     #[inline(always)]
     pub fn item_full(self, number: u32) -> u32 {
         self.base + Self::ITEM_FULL + number % ITEMS_AHEAD * mbarrier::BYTES
     }
 
-    /// The mbarrier that it is heard.
+    /// The mbarrier that the entry is empty.
     #[inline(always)]
     pub fn item_empty(self, number: u32) -> u32 {
         self.base + Self::ITEM_EMPTY + number % ITEMS_AHEAD * mbarrier::BYTES

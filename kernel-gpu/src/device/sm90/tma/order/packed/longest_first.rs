@@ -1,4 +1,5 @@
-//! Finds the items of packed sequences that a block computes, in the order of [`contract::packed::longest_first`], and says so ahead.
+//! The finder warp: it finds the work items of a block in the order of [`contract::packed::longest_first`] and queues them for the
+//! producer, [`ITEMS_AHEAD`] at most.
 
 use super::Item;
 use crate::device::attention::Lane;
@@ -15,20 +16,20 @@ use contract::packed::longest_first::{CostClass, Items, is_sorted};
 use contract::packed::{Rows, SequenceTile};
 use contract::tile::sm90_tma::ITEMS_AHEAD;
 
-/// Says of each item of the block which it is, and behind the last that there are no more.
+/// Queues the block's items, and behind the last one [`END`].
 ///
 /// # Safety
 /// All lanes of one warp of the block call this together.
 #[inline(always)]
 pub unsafe fn find_items<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
     let mut number = 0;
-    // SAFETY: the caller's; one lane says it, for the items in their order.
+    // SAFETY: the caller's; one lane queues all items, in order.
     unsafe {
         let mut walk = Walk::new(context, lane);
         loop {
             let item = walk.next(context, lane, number);
             if lane.index == 0 {
-                say(context.memory, number, item.unwrap_or(END));
+                push(context.memory, number, item.unwrap_or(END));
             }
             if item.is_none() {
                 return;
@@ -38,24 +39,24 @@ pub unsafe fn find_items<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
     }
 }
 
-/// What says that no item follows.
+/// The entry behind the last item.
 const END: Item = Item { head: 0, tile: StripCopy::END, keys: Rows { begin: 0, length: 0 } };
 
-/// Parity of the phases of an item.
+/// Parity of the mbarrier phases of entry `number`.
 #[inline(always)]
 fn parity(number: u32) -> u32 {
     number / ITEMS_AHEAD % 2
 }
 
-/// Says that item number `number` is `item`, when there is room for it.
+/// Queues `item` as entry `number`, when its slot is empty.
 ///
 /// # Safety
-/// One thread of the block calls this, for all numbers in their order.
+/// One thread of the block calls this, for all numbers in order.
 #[inline(always)]
-unsafe fn say<K: TmaKernel>(memory: Memory<K>, number: u32, item: Item) {
+unsafe fn push<K: TmaKernel>(memory: Memory<K>, number: u32, item: Item) {
     let Item { head, tile: SequenceTile { begin, length, first_row, .. }, keys } = item;
     let [tile_address, keys_address] = memory.item(number);
-    // SAFETY: initialised mbarriers; what was said there is heard.
+    // SAFETY: initialised mbarriers; the slot is empty behind the wait.
     unsafe {
         mbarrier::wait(memory.item_empty(number), parity(number) ^ 1);
         memory::store_shared_16(tile_address, [head, begin, length, first_row]);
@@ -64,12 +65,12 @@ unsafe fn say<K: TmaKernel>(memory: Memory<K>, number: u32, item: Item) {
     }
 }
 
-/// Item number `number`, when it is said; `None` behind the last.
+/// Takes entry `number` when it is queued; `None` behind the last item.
 ///
 /// # Safety
-/// One thread of the block calls this, for all numbers in their order.
+/// One thread of the block calls this, for all numbers in order.
 #[inline(always)]
-pub unsafe fn hear<K: TmaKernel>(memory: Memory<K>, number: u32) -> Option<Item> {
+pub unsafe fn pop<K: TmaKernel>(memory: Memory<K>, number: u32) -> Option<Item> {
     let [tile_address, keys_address] = memory.item(number);
     // SAFETY: initialised mbarriers; both halves were written before the wait returned.
     unsafe {
@@ -83,17 +84,17 @@ pub unsafe fn hear<K: TmaKernel>(memory: Memory<K>, number: u32) -> Option<Item>
     }
 }
 
-/// A warp's way along all items, 32 sequences at a time.
+/// The position of a warp among all items. It looks at 32 sequences at a time, one a lane.
 struct Walk {
     class: CostClass,
-    /// The first of the sequences that it is at.
+    /// The first of these sequences.
     sequence: u32,
-    /// Items of these that come before the block's next.
+    /// How many items from the first of these on come before the block's next.
     ahead: u32,
 }
 
 impl Walk {
-    /// The way from the first item on.
+    /// At the first item.
     ///
     /// # Safety
     /// All lanes of a warp call this together.
@@ -107,7 +108,7 @@ impl Walk {
         Self { class, sequence: 0, ahead: thread::block_idx_x() }
     }
 
-    /// The block's item of a round. The rounds are asked for in their order.
+    /// The block's item of a round; rounds must be asked for in order.
     ///
     /// # Safety
     /// All lanes of a warp call this together.
@@ -127,10 +128,10 @@ impl Walk {
                 if self.ahead < all {
                     let before = vote::count(through <= self.ahead);
                     let place = self.ahead - shuffle::from(through - number, before);
-                    // Who has the dearest item of a round gets the cheapest of the next.
+                    // The block with the costliest item of a round gets the cheapest of the next.
                     let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
                     self.ahead += 1 + 2 * if round.is_multiple_of(2) { blocks - 1 - block } else { block };
-                    // Lengths that are none may promise any number of items.
+                    // Bad lengths may overlap, and so hold more items than there can be: stop at that number.
                     if hidden::again(round) * blocks >= context.args.work_items.get() {
                         self.ahead = u32::MAX;
                     }
@@ -147,7 +148,7 @@ impl Walk {
     }
 }
 
-/// Of the items of a sequence in a class the one with `place` before it.
+/// Item `place` of a sequence among those of a class, heads fastest.
 #[inline(always)]
 fn item<K: TmaKernel>(context: &Context<'_, K>, class: CostClass, sequence: u32, place: u32) -> Item {
     let (before, head) = context.args.heads.divide(place);
@@ -172,7 +173,7 @@ unsafe fn greatest_cost<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) -> u
     unsafe { shuffle::greatest(greatest) }
 }
 
-/// The items of a head of a sequence.
+/// The items of one head of a sequence.
 #[inline(always)]
 fn items<K: TmaKernel>(context: &Context<'_, K>, sequence: u32) -> Items {
     let (queries, keys) = Packed::rows(context.args, sequence);

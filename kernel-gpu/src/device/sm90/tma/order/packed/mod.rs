@@ -23,10 +23,10 @@ use contract::packed::{Rows, SequenceTile};
 
 /// [`Streamed`] for packed sequences: an item is as many neighbouring strips of one sequence as there are warpgroups.
 ///
-/// Items of one strip come in the order of their slots ([`contract::packed`]), and the producer looks them up. Larger ones are so few
-/// that it matters in which order they come: a warp finds them ahead, the longest first ([`longest_first`]). The producer writes a
-/// description of each strip, which the other warps read when Q has arrived. A strip beyond the end of its sequence is neither copied
-/// nor computed; its warpgroup passes over the item's tiles and its own turns.
+/// Items of one strip come in the order of their slots ([`contract::packed`]), and the producer looks them up. Items of several strips
+/// are few for each block, so their order matters: a finder warp queues them, the longest first ([`longest_first`]). The producer writes
+/// to shared memory which strip it copies; the other warps read that when Q has arrived. A strip behind the end of its sequence is
+/// neither copied nor computed: its warpgroup lets the item's tiles and its own turns pass.
 pub struct PackedStreamed;
 
 /// A work item.
@@ -41,7 +41,7 @@ struct Item {
 }
 
 impl PackedStreamed {
-    /// The block's item in the first round from `round` on that has one for it, which `round` is behind then.
+    /// The block's next item from `round` on; `round` is then the one behind it.
     #[inline(always)]
     fn find<K: TmaKernel>(context: &Context<'_, K>, round: &mut u32) -> Option<Item> {
         loop {
@@ -53,7 +53,7 @@ impl PackedStreamed {
         }
     }
 
-    /// The order of slots: how long an item is, is known when its sequence is found.
+    /// Slots say nothing about the length of an item, so there is no better order than theirs.
     const ORDER: WorkOrder = WorkOrder::HeadByHead;
 
     /// Index of a warpgroup's strip in shared memory.
@@ -325,8 +325,8 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
         let (mut round, mut number) = (0, 0);
         let (mut stage, mut is_first) = ((0, 0), true);
         let mut next_item = |number| match K::FINDS_ITEMS_AHEAD {
-            // SAFETY: the one thread that copies, for the items in their order.
-            true => unsafe { longest_first::hear(context.memory, number) },
+            // SAFETY: the one thread that copies pops all items, in order.
+            true => unsafe { longest_first::pop(context.memory, number) },
             false => Self::find(context, &mut round),
         };
         while let Some(Item { head, tile: first, keys }) = next_item(number) {
@@ -350,8 +350,8 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
             };
             if K::OVERLAPS_STRIPS && Streamed::tiles_ahead::<K>(tiles) > 0 {
                 for_each_place::<K>(|place| {
-                    // One without rows would be fetched from where the map begins, before the tensor: memory that may not be there,
-                    // which the GPU takes long to find out.
+                    // A box wholly outside the map is fetched from where the map begins, before the tensor. That memory may not be
+                    // mapped, and then the prefetch takes some 100 µs.
                     if strip_of(place).has_rows() {
                         prefetch_strip(strip_of(place));
                     }
@@ -373,7 +373,7 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
     }
 }
 
-/// What is done for the place of every strip of an item.
+/// Does `action` for each strip of an item.
 #[inline(always)]
 fn for_each_place<K: TmaKernel>(mut action: impl FnMut(u32)) {
     let mut place = 0;
