@@ -35,8 +35,8 @@ pub(crate) enum Operation {
     Commit,
     /// `wait_group n`, `wait_group.read n`: all but the latest `n` groups.
     Wait(u64),
-    /// `prefetch`, without effect on results.
-    Prefetch,
+    /// `prefetch` to L2, without effect on results.
+    Prefetch(Source),
 }
 
 /// The global-memory side of a copy.
@@ -79,8 +79,7 @@ pub(super) fn tensor_rank(form: &mut Form<'_>) -> Decode<Option<usize>> {
 fn prefetch(form: &mut Form<'_>, rank: Option<usize>) -> Decode<Operation> {
     form.flag("L2");
     form.take(Space::parse);
-    global_side(form, rank)?.with_size(form)?;
-    Ok(Operation::Prefetch)
+    Ok(Operation::Prefetch(global_side(form, rank)?.with_size(form)?))
 }
 
 fn copy(form: &mut Form<'_>, rank: Option<usize>) -> Decode<Operation> {
@@ -177,7 +176,7 @@ impl Operation {
                 }
                 Operation::Commit => context.commit_reads(thread),
                 Operation::Wait(allowed) => context.wait_for_reads(thread, *allowed),
-                Operation::Prefetch => {}
+                Operation::Prefetch(source) => prefetch_source(context, &mut faults, lane, source),
             }
         }
         context.report_faults(faults);
@@ -336,6 +335,17 @@ fn store(context: &mut Context<'_>, faults: &mut Faults, lane: usize, from: Addr
                 write(context, faults, lane, (address, 1), &row);
             }
         }
+    }
+}
+
+/// Checks a prefetch: a box wholly outside its tensor is fetched from where the tensor begins, as it is loaded from there. If no page
+/// is mapped, an H200 reports no fault, but the kernel takes some 100 µs longer (docs/results/packed.md).
+fn prefetch_source(context: &mut Context<'_>, faults: &mut Faults, lane: usize, source: &Source) {
+    if let Source::Box { map, coordinates } = source
+        && let Some(tile) = tile(context, faults, lane, *map, coordinates)
+        && tile.rows_to_load().is_empty()
+    {
+        check_beginning(context, faults, lane, tile.map.address);
     }
 }
 
