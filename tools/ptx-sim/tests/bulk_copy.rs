@@ -283,7 +283,8 @@ fn a_box_wholly_outside_needs_memory_where_its_tensor_begins() {
 
 #[test]
 fn so_does_the_prefetch_of_one() {
-    let prefetch = |row: i32| format!("@%leader cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%map, {{0, {row}}}];\n");
+    let prefetch =
+        |row: i32| format!("@%leader cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%map, {{0, {row}}}];\n");
     let inside = map(Swizzle::Bytes64);
     let before = TensorMap { address: 0_u64.wrapping_sub(8 * 128), ..inside.clone() };
     tensor_kernel(inside, &prefetch(15)).run_clean();
