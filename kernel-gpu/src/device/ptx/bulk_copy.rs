@@ -27,9 +27,9 @@ pub unsafe fn load(shared: u32, global: u64, bytes: u32, mbarrier: u32) {
 
 /// `cp.async.bulk.global.shared::cta.bulk_group`: starts copying to global memory.
 ///
+/// # Safety
 /// `global` and `shared` are 16-byte aligned addresses of `bytes` accessible bytes, a multiple of 16. `shared` is
 /// initialised, with a fence after ordinary writes; it is not written until [`wait_for_reads`].
-/// initialised, and fenced where ordinary instructions wrote it; it is not written until [`wait_for_reads`].
 #[inline(always)]
 pub unsafe fn store(global: u64, shared: u32, bytes: u32) {
     instruction!(
