@@ -1,21 +1,25 @@
 //! The order of the work items of packed sequences: the longest first, so that the blocks of a launch finish at about the same time
 //! (R. L. Graham, "Bounds on Multiprocessing Timing Anomalies", 1969).
 //!
-//! An item is up to `strips` neighbouring strips of query rows of a head. What it costs is counted in tiles of keys. Items come class
-//! by class of costs, the dearest first; of a class sequence by sequence, and the heads of an item together, so that blocks that
-//! compute at the same time share K and V in L2. Where a block has many items, all costs are one class. The costs only balance the work: whatever they say, every item is in one class.
+//! An item is up to `strips` neighbouring strips of query rows of a head. Its cost is the number of key tiles that it attends to.
+//! Items come in classes of costs, the costliest first; within a class sequence by sequence, the heads of an item together, so that
+//! blocks that compute at the same time share K and V in L2. Where a block has many items, all costs are one class. The costs only
+//! balance the work: whatever they are, every item is in exactly one class.
 
-/// Query rows of a strip, and keys of a tile.
-const ROWS: u32 = 64;
+use crate::config::WARPGROUP_ROWS;
+use crate::tile::Sm90Tma;
 
-/// Of up to so many items a block the longest come first. More even out by themselves; they come in the order of the sequences, since short
-/// ones among long ones read memory while those compute (docs/results/packed.md).
-const MOST_SORTED: u32 = 10;
+/// The longest come first up to this many items per block. More even out by themselves, and then the order of the sequences is better:
+/// short ones read memory while long ones compute (docs/results/packed.md).
+const MOST_ITEMS: u32 = 10;
 
-/// Whether the longest of at most `items` items come first on `blocks` blocks.
+/// The longest come first of up to this many sequences: a warp goes through all of them once per class, 32 at a time.
+const MOST_SEQUENCES: u32 = 64;
+
+/// Whether the longest of at most `items` items of `sequences` sequences come first on `blocks` blocks.
 #[inline(always)]
-pub const fn is_sorted(items: u32, blocks: u32) -> bool {
-    items > blocks && items / MOST_SORTED < blocks
+pub const fn is_sorted(items: u32, sequences: u32, blocks: u32) -> bool {
+    items > blocks && items / MOST_ITEMS < blocks && sequences <= MOST_SEQUENCES
 }
 
 /// Costs that differ by less than a fourth, from 4 on; or all costs.
@@ -28,26 +32,26 @@ impl CostClass {
     /// The class of all costs.
     pub const ALL: Self = Self { number: u32::MAX };
 
-    /// That of a cost, which is not 0: its binary exponent and two digits more.
+    /// The class of a cost, which is not 0: its binary exponent and the next two binary digits.
     #[inline(always)]
     pub const fn of(cost: u32) -> Self {
         let zeros = cost.leading_zeros();
         Self { number: ((31 - zeros) << 2) + ((cost << zeros << 1) >> 30) }
     }
 
-    /// The one of the next lower costs; `None` behind the last.
+    /// The class of the next lower costs; `None` after the last.
     #[inline(always)]
     pub const fn next(self) -> Option<Self> {
         if self.number == 0 || self.number == Self::ALL.number { None } else { Some(Self { number: self.number - 1 }) }
     }
 
-    /// Whether the class has a cost, which is not 0.
+    /// Whether a cost, which is not 0, is in the class.
     #[inline(always)]
     const fn has(self, cost: u32) -> bool {
         self.number == Self::of(cost).number || self.number == Self::ALL.number
     }
 
-    /// The least cost of the class, and the least that is above it.
+    /// The least cost of the class, and the least above it.
     #[inline(always)]
     const fn bounds(self) -> (u32, u32) {
         const fn least(number: u32) -> u32 {
@@ -57,27 +61,27 @@ impl CostClass {
     }
 }
 
-/// The items of a head of a sequence.
+/// The items of one head of a sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Items {
-    /// Those that have all of their strips.
+    /// How many have all of their strips.
     full: u32,
-    /// Strips of the last, where it does not have all.
+    /// Strips of the last item, if it has fewer; else 0.
     last_strips: u32,
     /// Tiles of keys.
     tiles: u32,
-    /// Whether an item attends to no tile behind its own rows.
+    /// Whether an item attends to no key after its own rows.
     is_causal: bool,
-    /// Strips of an item that has all.
+    /// Strips of a full item.
     strips: u32,
 }
 
 impl Items {
-    /// Those of a sequence of `rows` queries and `keys` keys, in items of `strips` strips.
+    /// The items of a sequence of `rows` queries and `keys` keys, in items of `strips` strips.
     #[inline(always)]
     pub const fn new(rows: u32, keys: u32, is_causal: bool, strips: u32) -> Self {
-        let all = rows.div_ceil(ROWS);
-        let (full, tiles) = (all / strips, keys.div_ceil(ROWS));
+        let all = rows.div_ceil(WARPGROUP_ROWS);
+        let (full, tiles) = (all / strips, keys.div_ceil(Sm90Tma::BLOCK_N));
         Self { full, last_strips: all - full * strips, tiles: if tiles > 1 { tiles } else { 1 }, is_causal, strips }
     }
 
@@ -87,15 +91,14 @@ impl Items {
         self.tiles
     }
 
-    /// How many of those that have all of their strips cost less than `cost`, under a causal mask: each costs as much as the one before
-    /// it and its own strips.
+    /// How many full items cost less than `cost` under a causal mask, where each costs its number of strips more than the one before.
     #[inline(always)]
     const fn full_below(&self, cost: u32) -> u32 {
         let number = if self.tiles < cost { self.full } else { cost.saturating_sub(1) / self.strips };
         if number < self.full { number } else { self.full }
     }
 
-    /// Those of a class.
+    /// The items of a class.
     #[inline(always)]
     pub const fn of(&self, class: CostClass) -> ItemsOfClass {
         let (first, full) = if self.is_causal {
@@ -105,33 +108,33 @@ impl Items {
         } else {
             (0, if class.has(self.tiles) { self.full } else { 0 })
         };
-        // A tile of keys is computed sooner for fewer strips.
+        // A tile of keys takes less time with fewer strips.
         let last = (self.tiles * (self.last_strips + 1)).div_ceil(self.strips + 1);
         ItemsOfClass { first, full, has_last: self.last_strips > 0 && class.has(last), last: self.full }
     }
 }
 
-/// The items of a class: neighbours that have all of their strips, and perhaps the last.
+/// The items of a class: consecutive full ones, and perhaps the last one.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemsOfClass {
-    /// The first.
+    /// The first full one.
     first: u32,
-    /// How many have all of their strips.
+    /// How many full ones.
     full: u32,
-    /// Whether the last is among them, without all of its strips.
+    /// Whether the last one, with fewer strips, is among them.
     has_last: bool,
-    /// The last.
+    /// Index of the last one.
     last: u32,
 }
 
 impl ItemsOfClass {
-    /// How many they are.
+    /// Their number.
     #[inline(always)]
     pub const fn number(&self) -> u32 {
         self.full + self.has_last as u32
     }
 
-    /// The one with `before` of them before it.
+    /// The item that `before` of them precede.
     #[inline(always)]
     pub const fn item(&self, before: u32) -> u32 {
         if before < self.full { self.first + before } else { self.last }
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cost_is_in_its_class_alone_and_dearer_ones_come_first() {
+    fn every_cost_is_in_its_class_alone_and_costlier_ones_come_first() {
         for most in 1..200 {
             let classes = classes(most);
             let has = |class: CostClass, cost| {
@@ -178,7 +181,7 @@ mod tests {
                         let of = |class| (0..items.of(class).number()).map(move |before| items.of(class).item(before));
                         let mut found: Vec<u32> = classes.into_iter().flat_map(of).collect();
                         found.sort_unstable();
-                        let expected: Vec<u32> = (0..rows.div_ceil(ROWS).div_ceil(strips)).collect();
+                        let expected: Vec<u32> = (0..rows.div_ceil(WARPGROUP_ROWS).div_ceil(strips)).collect();
                         assert_eq!(found, expected, "{rows} rows, {keys} keys, causal {is_causal}, {strips} strips");
                     }
                 }
@@ -198,6 +201,8 @@ mod tests {
 
     #[test]
     fn items_are_sorted_where_a_block_has_several_but_not_many() {
-        assert!(!is_sorted(132, 132) && is_sorted(133, 132) && is_sorted(1319, 132) && !is_sorted(1320, 132));
+        let is_sorted_of = |items| is_sorted(items, 64, 132);
+        assert!(!is_sorted_of(132) && is_sorted_of(133) && is_sorted_of(1319) && !is_sorted_of(1320));
+        assert!(!is_sorted(133, 65, 132), "a warp would go through many sequences for each class");
     }
 }

@@ -102,6 +102,10 @@ macro_rules! reduce {
 }
 
 reduce! {
+    /// `redux.sync.add.u32` over the whole warp: the sum of the values of all lanes.
+    sum, "add"
+}
+reduce! {
     /// `redux.sync.max.u32` over the whole warp: the greatest value of a lane.
     greatest, "max"
 }

@@ -91,6 +91,8 @@ struct Walk {
     sequence: u32,
     /// How many items from the first of these on come before the block's next.
     ahead: u32,
+    /// How many items there are from the first of these on, at most.
+    left: u32,
 }
 
 impl Walk {
@@ -100,12 +102,20 @@ impl Walk {
     /// All lanes of a warp call this together.
     #[inline(always)]
     unsafe fn new<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) -> Self {
-        let class = match is_sorted(context.args.work_items.get(), thread::grid_dim_x()) {
-            // SAFETY: the caller's; all lanes have the same arguments.
-            true => CostClass::of(unsafe { greatest_cost(context, lane) }),
-            false => CostClass::ALL,
-        };
-        Self { class, sequence: 0, ahead: thread::block_idx_x() }
+        let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
+        let unsorted = Self { class: CostClass::ALL, sequence: 0, ahead: block, left: u32::MAX };
+        if !is_sorted(context.args.work_items.get(), context.args.sequences, blocks) {
+            return unsorted;
+        }
+        let (mut sequence, mut greatest, mut number) = (lane.index, 1, 0);
+        while sequence < context.args.sequences {
+            let (.., items) = look_up(context, sequence);
+            greatest = items.most().max(greatest);
+            number += items.of(CostClass::ALL).number() * context.args.heads.get().get();
+            sequence += WARP_SIZE;
+        }
+        // SAFETY: the caller's; all lanes have the same arguments.
+        unsafe { Self { class: CostClass::of(shuffle::greatest(greatest)), left: shuffle::sum(number), ..unsorted } }
     }
 
     /// The block's item of a round; rounds must be asked for in order.
@@ -120,7 +130,7 @@ impl Walk {
             loop {
                 let mine = self.sequence + lane.index;
                 let number = match mine < context.args.sequences {
-                    true => items(context, mine).of(self.class).number() * heads,
+                    true => look_up(context, mine).2.of(self.class).number() * heads,
                     false => 0,
                 };
                 let through = shuffle::sum_through(number, lane.index);
@@ -138,6 +148,11 @@ impl Walk {
                     return Some(item(context, self.class, self.sequence + before, place));
                 }
                 self.ahead -= all;
+                self.left = self.left.wrapping_sub(all);
+                // Not at the end of the last class: the block would wait for a walk through classes without items.
+                if self.ahead >= self.left {
+                    return None;
+                }
                 self.sequence += WARP_SIZE;
                 if self.sequence >= context.args.sequences {
                     self.sequence = 0;
@@ -152,30 +167,14 @@ impl Walk {
 #[inline(always)]
 fn item<K: TmaKernel>(context: &Context<'_, K>, class: CostClass, sequence: u32, place: u32) -> Item {
     let (before, head) = context.args.heads.divide(place);
-    let (Rows { begin, length }, keys) = Packed::rows(context.args, sequence);
-    let item = Items::new(length, keys.length, K::IS_CAUSAL, K::WARPGROUPS).of(class).item(before);
-    let tile = SequenceTile { sequence, begin, length, first_row: item * K::WARPGROUPS * ROWS };
-    Item { head, tile, keys }
+    let (Rows { begin, length }, keys, items) = look_up(context, sequence);
+    let first_row = items.of(class).item(before) * K::WARPGROUPS * ROWS;
+    Item { head, tile: SequenceTile { sequence, begin, length, first_row }, keys }
 }
 
-/// The greatest cost of an item.
-///
-/// # Safety
-/// All lanes of a warp call this together.
+/// The queries and keys of a sequence, and the items of each of its heads.
 #[inline(always)]
-unsafe fn greatest_cost<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) -> u32 {
-    let (mut sequence, mut greatest) = (lane.index, 1);
-    while sequence < context.args.sequences {
-        greatest = items(context, sequence).most().max(greatest);
-        sequence += WARP_SIZE;
-    }
-    // SAFETY: the caller's.
-    unsafe { shuffle::greatest(greatest) }
-}
-
-/// The items of one head of a sequence.
-#[inline(always)]
-fn items<K: TmaKernel>(context: &Context<'_, K>, sequence: u32) -> Items {
+fn look_up<K: TmaKernel>(context: &Context<'_, K>, sequence: u32) -> (Rows, Rows, Items) {
     let (queries, keys) = Packed::rows(context.args, sequence);
-    Items::new(queries.length, keys.length, K::IS_CAUSAL, K::WARPGROUPS)
+    (queries, keys, Items::new(queries.length, keys.length, K::IS_CAUSAL, K::WARPGROUPS))
 }
