@@ -9,6 +9,7 @@
 pub mod campaign;
 pub mod change;
 pub mod instruction;
+mod json;
 pub mod mutant;
 pub mod record;
 pub mod report;

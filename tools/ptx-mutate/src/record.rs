@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use crate::json;
 use crate::report::{Report, Survivor, Tally};
 
 /// Path of the record in the workspace.
@@ -59,9 +60,7 @@ impl Record {
     pub fn load() -> Result<Self> {
         let root =
             Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("the crate lies in the workspace")?;
-        let path = root.join(PATH);
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        serde_json::from_str(&text).with_context(|| path.display().to_string())
+        json::read(&root.join(PATH))
     }
 
     /// What `report` loses against this record, and what is new in it.

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use crate::json;
 use crate::mutant::Mutant;
 use crate::review::Review;
 use crate::trial::Verdict;
@@ -86,10 +87,9 @@ impl HeldOut {
     /// Reads it from a `mutation.json`.
     ///
     /// # Errors
-    /// When that is none.
+    /// If the file is not one.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        serde_json::from_str(&text).with_context(|| path.display().to_string())
+        json::read(path)
     }
 }
 

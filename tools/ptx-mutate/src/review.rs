@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use crate::json;
 use crate::mutant::Mutant;
 use crate::source::Source;
 
@@ -50,9 +51,7 @@ impl Review {
     /// When it is not what it should be.
     pub fn load() -> Result<Self> {
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let path = crate_folder.join("equivalent.json");
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let equivalences = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+        let equivalences = json::read(&crate_folder.join("equivalent.json"))?;
         let root = crate_folder.ancestors().nth(2).context("the crate lies in the workspace")?.to_owned();
         Ok(Self { equivalences, root })
     }
