@@ -212,6 +212,26 @@ fn large_tiles_pay_sooner_where_warpgroups_share_keys() {
     assert_eq!((rows(64, full, 80, 192), rows(64, full, 80, 191)), (128, 64), "mma.sync");
 }
 
+/// Measured on an H200 (docs/results/packed.md, "At random").
+#[test]
+fn few_tiles_of_packed_sequences_are_made_smaller_where_that_pays() {
+    let rows = |head_dim, mask, (sequences, average)| {
+        let shape = Shape::new(1, 1, sequences * average).with_head_dim(head_dim);
+        let problem =
+            Problem::new(shape, mask, Layout::Bshd).unwrap().packed(Packing::new(sequences, average)).unwrap();
+        let choice = choose(VARIANTS.iter().copied(), &[], None.into_iter(), &problem, &gpu("", 90));
+        choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().config.block_m()
+    };
+    let (full, causal) = (Mask::Full, Mask::Causal);
+    assert_eq!((rows(64, full, (131, 256)), rows(64, full, (132, 256))), (64, 256), "one for each multiprocessor");
+    assert_eq!((rows(64, causal, (230, 256)), rows(64, causal, (231, 256))), (64, 256), "one and three fourths");
+    assert_eq!(
+        (rows(128, full, (41, 127)), rows(128, full, (41, 128))),
+        (64, 128),
+        "two warpgroups: a whole tile is enough"
+    );
+}
+
 #[test]
 fn the_tuned_table_counts_for_both_element_types() {
     let element = Element::Bf16;
