@@ -254,26 +254,31 @@ fn average_length(problem: &Problem) -> Option<u32> {
 /// Whether packed sequences of `average` rows fill too little of the tiles of `variant`. Measured (docs/results/packed.md): `wgmma`
 /// kernels, whose warpgroups share K and V and which take the longest items first, are faster from three fourths of a tile on, under a
 /// causal mask from a whole one; kernels for rows of 32 columns, which take little time to read, and `mma.sync` kernels from one and a
-/// half on.
+/// half on. `mma.sync` kernels for wider rows share keys among few rows in their small tiles, so that large ones are faster from 128 rows
+/// on, and from 64 on at 128 columns under the full mask.
 fn is_short(average: u32, variant: &Variant<'_>) -> bool {
-    let config = variant.config;
-    let fourths = match (config.kind() == TileKind::Sm90Tma && config.columns() >= HEAD_DIM, variant.mask) {
-        (true, Mask::Full) => 3,
-        (true, _) => 4,
-        (false, _) => 6,
+    let (config, rows) = (variant.config, u64::from(variant.config.block_m()));
+    let enough = match (config.kind(), config.columns(), variant.mask) {
+        (TileKind::Sm90Tma, HEAD_DIM.., Mask::Full) => rows * 3 / 4,
+        (TileKind::Sm90Tma, HEAD_DIM.., _) => rows,
+        (TileKind::Sm80, 128, Mask::Full) => 64,
+        (TileKind::Sm80, 96.., _) => 128,
+        _ => rows * 3 / 2,
     };
-    u64::from(average) * 4 < u64::from(config.block_m()) * fourths
+    u64::from(average) < enough
 }
 
 /// Whether `tiles` of `variant` are too few for a GPU of `multiprocessors`. If the sequences are packed, they have `average` rows.
 /// Measured on packed ones (docs/results/packed.md, "At random"): under a causal mask, the longest of few tiles of four warpgroups takes
 /// much longer than the mean, so that smaller ones are faster up to one and three fourths for each multiprocessor. A tile of two
-/// warpgroups takes hardly longer than one of one, and is never worse once a sequence fills it.
+/// warpgroups takes hardly longer than one of one, and is never worse once a sequence fills it. Nor is a large `mma.sync` tile of wide
+/// rows, beside the small one of 32.
 fn are_few(tiles: u64, average: Option<u32>, variant: &Variant<'_>, multiprocessors: u32) -> bool {
     let config = variant.config;
     let fourths = match (average, config.kind(), config.block_m() / WARPGROUP_ROWS) {
         (Some(average), TileKind::Sm90Tma, 2) if average >= config.block_m() => 0,
         (Some(_), TileKind::Sm90Tma, 4) if variant.mask != Mask::Full => 7,
+        (Some(_), TileKind::Sm80, _) if config.columns() > HEAD_DIM => 0,
         _ => 4,
     };
     tiles * 4 < u64::from(multiprocessors) * fourths

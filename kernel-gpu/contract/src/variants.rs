@@ -281,16 +281,20 @@ macro_rules! for_every_variant {
             fa512_sm80_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Packed, Window, Modified;
             fa512_sm80_d96_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, F16, Any, Full;
             fa512_sm80_d96_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, F16, Any, Causal;
-            fa512_sm80_d96_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 96 columns }, F16, Any, Full;
-            fa512_sm80_d96_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 96 columns }, F16, Any, Causal;
+            fa512_sm80_d96_any_full_64x64: Sm80 { 64 x 64, 4 warps, 3 stages, 96 columns, 2 key groups }, F16, Any, Full;
+            fa512_sm80_d96_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 3 stages, 96 columns, 2 key groups }, F16, Any, Causal;
+            fa512_sm80_d96_any_causal_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 96 columns, 4 key groups }, F16, Any, Causal;
             fa512_sm80_d96_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Any, Full;
             fa512_sm80_d96_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Any, Causal;
             fa512_sm80_d96_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, F16, Packed, Full;
-            fa512_sm80_d96_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, F16, Packed, Causal;
+            fa512_sm80_d96_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 96 columns, 2 blocks }, F16, Packed, Causal;
+            fa512_sm80_d96_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Packed, Full;
+            fa512_sm80_d96_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Packed, Causal;
             fa512_sm80_d128_any_full_128x32: Sm80 { 128 x 32, 4 warps, 2 stages, 128 columns, exchange epilogue }, F16, Any, Full;
             fa512_sm80_d128_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 2 stages, 128 columns }, F16, Any, Causal;
             fa512_sm80_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Any, Full;
             fa512_sm80_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Any, Causal;
+            fa512_sm80_d128_any_full_48x96: Sm80 { 48 x 96, 3 warps, 2 stages, 128 columns }, F16, Any, Full;
             fa512_sm80_d128_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Any, Full;
             fa512_sm80_d128_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Any, Causal;
             fa512_sm80_d128_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups }, F16, Any, Full;
@@ -303,6 +307,8 @@ macro_rules! for_every_variant {
             fa512_sm80_d128_any_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Any, Window, Modified;
             fa512_sm80_d128_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns }, F16, Packed, Full;
             fa512_sm80_d128_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns }, F16, Packed, Causal;
+            fa512_sm80_d128_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Packed, Full;
+            fa512_sm80_d128_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Packed, Causal;
             fa512_sm80_d128_packed_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Packed, Window;
             fa512_sm80_d128_packed_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Packed, Window, Modified;
 
@@ -318,16 +324,20 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Packed, Window, Modified;
             fa512_sm80_bf16_d96_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Bf16, Any, Full;
             fa512_sm80_bf16_d96_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d96_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 96 columns }, Bf16, Any, Full;
-            fa512_sm80_bf16_d96_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 96 columns }, Bf16, Any, Causal;
+            fa512_sm80_bf16_d96_any_full_64x64: Sm80 { 64 x 64, 4 warps, 3 stages, 96 columns, 2 key groups }, Bf16, Any, Full;
+            fa512_sm80_bf16_d96_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 3 stages, 96 columns, 2 key groups }, Bf16, Any, Causal;
+            fa512_sm80_bf16_d96_any_causal_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 96 columns, 4 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_d96_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Any, Full;
             fa512_sm80_bf16_d96_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Any, Causal;
             fa512_sm80_bf16_d96_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Bf16, Packed, Full;
-            fa512_sm80_bf16_d96_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Bf16, Packed, Causal;
+            fa512_sm80_bf16_d96_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 96 columns, 2 blocks }, Bf16, Packed, Causal;
+            fa512_sm80_bf16_d96_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Packed, Full;
+            fa512_sm80_bf16_d96_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Packed, Causal;
             fa512_sm80_bf16_d128_any_full_128x32: Sm80 { 128 x 32, 4 warps, 2 stages, 128 columns, exchange epilogue }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 2 stages, 128 columns }, Bf16, Any, Causal;
             fa512_sm80_bf16_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Any, Causal;
+            fa512_sm80_bf16_d128_any_full_48x96: Sm80 { 48 x 96, 3 warps, 2 stages, 128 columns }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Any, Causal;
             fa512_sm80_bf16_d128_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups }, Bf16, Any, Full;
@@ -340,6 +350,8 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_d128_any_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Any, Window, Modified;
             fa512_sm80_bf16_d128_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns }, Bf16, Packed, Full;
             fa512_sm80_bf16_d128_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns }, Bf16, Packed, Causal;
+            fa512_sm80_bf16_d128_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Packed, Full;
+            fa512_sm80_bf16_d128_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Packed, Causal;
             fa512_sm80_bf16_d128_packed_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Packed, Window;
             fa512_sm80_bf16_d128_packed_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Packed, Window, Modified;
         }

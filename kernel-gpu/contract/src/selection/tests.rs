@@ -192,24 +192,29 @@ fn short_packed_sequences_get_small_tiles() {
 /// The rows measured on an H200 (docs/results/packed.md).
 #[test]
 fn large_tiles_pay_sooner_where_warpgroups_share_keys() {
-    let rows = |head_dim, mask, architecture, average| {
+    let chosen = |head_dim, mask, architecture, average| {
         let shape = Shape::new(1, 12, 64 * average).with_head_dim(head_dim);
         let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().packed(Packing::new(64, average)).unwrap();
         let choice = choose(VARIANTS.iter().copied(), &[], None.into_iter(), &problem, &gpu("", architecture));
         choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().config.block_m()
     };
     let (full, causal) = (Mask::Full, Mask::Causal);
-    for (head_dim, mask, enough, large) in [
-        (64, full, 192, 256),
-        (64, causal, 256, 256),
-        (128, full, 96, 128),
-        (128, causal, 128, 128),
-        (32, full, 384, 256),
+    for (architecture, head_dim, mask, enough, large, small) in [
+        (90, 64, full, 192, 256, 64),
+        (90, 64, causal, 256, 256, 64),
+        (90, 128, full, 96, 128, 64),
+        (90, 128, causal, 128, 128, 64),
+        (90, 32, full, 384, 256, 64),
+        (80, 64, full, 192, 128, 64),
+        (80, 96, full, 128, 128, 32),
+        (80, 96, causal, 128, 64, 32),
+        (80, 128, full, 64, 128, 32),
+        (80, 128, causal, 128, 64, 32),
     ] {
-        assert_eq!(rows(head_dim, mask, 90, enough), large, "D = {head_dim}, {mask:?}");
-        assert_eq!(rows(head_dim, mask, 90, enough - 1), 64, "D = {head_dim}, {mask:?}");
+        let case = (architecture, head_dim, mask);
+        assert_eq!(chosen(head_dim, mask, architecture, enough), large, "{case:?}");
+        assert_eq!(chosen(head_dim, mask, architecture, enough - 1), small, "{case:?}");
     }
-    assert_eq!((rows(64, full, 80, 192), rows(64, full, 80, 191)), (128, 64), "mma.sync");
 }
 
 /// Measured on an H200 (docs/results/packed.md, "At random").
