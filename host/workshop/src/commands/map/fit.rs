@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::files;
-use crate::map::fit::{Fit, FittedKernel, fit, source, without_mma_sync, without_split_keys};
+use crate::map::fit::{Fit, FittedKernel, fit, source, without_kind, without_split_keys};
 use crate::map::record::Map;
 use comfy_table::CellAlignment;
 use contract::cost::{Constants, KernelClass};
+use contract::tile::Kind;
 
 use crate::commands::{Verdict, output};
 
@@ -23,6 +24,9 @@ pub struct Options {
     /// For kernels by mma.sync, use only the times of these records, if the kernels have changed since the others [default: all]
     #[arg(long, value_name = "RECORD", num_args = 1..)]
     mma_sync: Vec<PathBuf>,
+    /// For kernels with TMA, use only the times of these records, if the others have few points of theirs [default: all]
+    #[arg(long, value_name = "RECORD", num_args = 1..)]
+    tma: Vec<PathBuf>,
     /// Write the constants to this file as Rust: kernel-gpu/contract/src/cost/shipped.rs
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -49,8 +53,10 @@ fn load(path: &Path, options: &Options) -> Result<Map> {
     if is_left_out(&options.split_keys) {
         without_split_keys(&mut map);
     }
-    if is_left_out(&options.mma_sync) {
-        without_mma_sync(&mut map);
+    for (records, kind) in [(&options.mma_sync, Kind::Sm80), (&options.tma, Kind::Sm90Tma)] {
+        if is_left_out(records) {
+            without_kind(&mut map, kind);
+        }
     }
     Ok(map)
 }
