@@ -90,9 +90,11 @@ pub fn fit(maps: &[Map]) -> Result<Vec<Fit>> {
         let gpu = (device.name.clone(), device.architecture, device.multiprocessors);
         let (all, copy) = gpus.entry(gpu).or_default();
         all.extend(points);
-        *copy = copy.or(map.header.ceilings.copy_terabytes_per_second);
+        *copy = map.header.ceilings.copy_terabytes_per_second.into_iter().chain(*copy).reduce(f64::max);
     }
-    let fit = |((gpu, architecture, multiprocessors), (points, copy)): (_, (Vec<Measured>, _))| {
+    let fit = |((gpu, architecture, multiprocessors), (mut points, copy)): (_, (Vec<Measured>, _))| {
+        // The search ends at other constants if the same times come in another order, so they get one of their own.
+        points.sort_by_cached_key(|point| format!("{:?} {:?}", point.problem, point.times));
         let kernels = fit_points(&points.iter().collect::<Vec<_>>(), multiprocessors);
         Fit { gpu, architecture, copy, kernels, regret: regret(&points, multiprocessors) }
     };
@@ -161,7 +163,7 @@ fn fit_points(points: &[&Measured], multiprocessors: u32) -> Vec<FittedKernel> {
             }
         }
     }
-    classes.sort_by_key(|(_, times)| std::cmp::Reverse(times.len()));
+    classes.sort_by_cached_key(|(class, times)| (std::cmp::Reverse(times.len()), format!("{class:?}")));
     let mut fitted: Vec<FittedKernel> = Vec::new();
     for (class, times) in &classes {
         let alike = fitted.iter().filter_map(|kernel| Some((class.distance(&kernel.class)?, kernel.constants)));
@@ -334,6 +336,12 @@ mod tests {
         }
         let regret = fit.regret.expect("enough points");
         assert!(regret.mean < 1.002 && regret.count == 64, "{regret:?}");
+    }
+
+    #[test]
+    fn the_order_of_the_records_does_not_matter() {
+        let (first, second) = (map(0.05), map(0.2));
+        assert_eq!(fit(&[first.clone(), second.clone()]).unwrap(), fit(&[second, first]).unwrap());
     }
 
     #[test]
