@@ -223,7 +223,7 @@ fn ends(entry: &Entry) -> Result<Vec<Case>> {
     let in_every = |keys: u32, places: &'static [u32]| {
         (0..tile).step_by(keys as usize).flat_map(|first| places.iter().map(move |place| first + place))
     };
-    let mut lengths: Vec<u32> = in_every(8, &[2, 3]).chain([1, tile]).collect();
+    let mut lengths: Vec<u32> = in_every(8, &[2, 3]).chain([1, tile - 1, tile]).collect();
     lengths.extend(in_every(16, &[3, 10]).chain([tile]).map(|length| tile + length));
     let mut cases = Vec::new();
     let threads_copy = entry.config.kind() != Kind::Sm90Tma;
@@ -377,7 +377,7 @@ fn bad_lengths(entry: &Entry) -> Result<Vec<Case>> {
         lengths: Some(Lengths::separate(&queries, &keys)?),
         arrays: vec![
             (Tensor::CuSeqlens, vec![0, second, second + 5, second + 6, largest]),
-            (Tensor::CuSeqlensK, vec![0, first, kv_rows + 9, minus(largest), 4]),
+            (Tensor::CuSeqlensK, vec![0, first, minus(largest), minus(1), 4]),
             (Tensor::SequsedQ, vec![largest, 6, rows, 2]),
             (Tensor::SequsedK, vec![kv_rows, largest, 3, minus(3)]),
         ],
