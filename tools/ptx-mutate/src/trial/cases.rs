@@ -215,15 +215,15 @@ fn of_any_length(entry: &Entry, second: Shape, heads: u32) -> Result<Vec<Case>> 
     Ok(cases)
 }
 
-/// The end of the keys in every 8 of a tile, at an even and an odd place, and at its edges: of the first tile, of one in the loop,
-/// and where threads copy, of one that comes to a stage that was used. Where threads copy, some of the rows are a chunk shorter than
-/// those of the tiles: a thread that copies the chunk behind the last row's end reads beyond the tensor.
+/// The end of the keys in every 8 of a tile, at an even and an odd place, one before 16 keys and at its edges: of the first tile, of
+/// one in the loop, and where threads copy, of one that comes to a stage that was used. Where threads copy, some of the rows are a
+/// chunk shorter than those of the tiles: a thread that copies the chunk behind the last row's end reads beyond the tensor.
 fn ends(entry: &Entry) -> Result<Vec<Case>> {
     let tile = entry.config.block_n();
     let in_every = |keys: u32, places: &'static [u32]| {
         (0..tile).step_by(keys as usize).flat_map(|first| places.iter().map(move |place| first + place))
     };
-    let mut lengths: Vec<u32> = in_every(8, &[2, 3]).chain([1, tile - 1, tile]).collect();
+    let mut lengths: Vec<u32> = in_every(8, &[2, 3]).chain([1, 15, tile - 1, tile]).collect();
     lengths.extend(in_every(16, &[3, 10]).chain([tile]).map(|length| tile + length));
     let mut cases = Vec::new();
     let threads_copy = entry.config.kind() != Kind::Sm90Tma;
