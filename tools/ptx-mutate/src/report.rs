@@ -231,7 +231,7 @@ impl Report {
         for HeldOut { command, total } in &self.held_out {
             writeln!(
                 out,
-                "Of another sample, which nothing was tuned to, {:.2} % were noticed: {} of {} (`{command}`).\n",
+                "Of another sample, before anything was tuned to it, {:.2} % were noticed: {} of {} (`{command}`).\n",
                 total.noticed_percent(),
                 total.noticed(),
                 total.worse()
