@@ -144,6 +144,18 @@ impl Inputs {
         Ok(Self { problem, sequences: Some(sequences.into()), ..self })
     }
 
+    /// The same sequences where the device has `elements` as array `tensor`. They may be bad: negative, decreasing, beyond the
+    /// tensors. What kernels make of them must be the sequences that these inputs have.
+    #[must_use]
+    pub fn with_array(mut self, tensor: Tensor, elements: &[u32]) -> Self {
+        if let Some(sequences) = &mut self.sequences {
+            let arrays = &mut Arc::make_mut(sequences).arrays;
+            arrays.retain(|(name, _)| *name != tensor);
+            arrays.push((tensor, elements.into()));
+        }
+        self
+    }
+
     /// The arrays that describe the sequences on the device (`cu_seqlens`, `seqused`), with their names.
     pub fn lengths(&self) -> &[(Tensor, Arc<[u32]>)] {
         self.sequences.as_ref().map_or(&[], |sequences| &sequences.arrays)
@@ -392,6 +404,17 @@ mod tests {
         assert_eq!(rows(&shifted), rows(&generate(SHAPE, Layout::Bhsd, Distribution::Normal)));
         let [_, k, v] = shifted.storages();
         assert!(k[..8].iter().chain(&v[..64]).all(|&bits| Element::F16.decode(bits).is_nan()));
+    }
+
+    #[test]
+    fn bad_arrays_leave_the_sequences_as_they_are() {
+        let inputs = generate(Shape::new(1, 2, 9), Layout::Bshd, Distribution::Normal).packed(&[4, 5, 0]).unwrap();
+        let bad = inputs.clone().with_array(Tensor::CuSeqlens, &[0, 4, u32::MAX, 7]);
+        assert_eq!(bad.sequences(), inputs.sequences());
+        assert_eq!(bad.lengths().len(), 1, "the array is replaced");
+        assert_eq!(bad.array(Tensor::CuSeqlens), Some(&[0, 4, u32::MAX, 7][..]));
+        assert_eq!(inputs.array(Tensor::CuSeqlens), Some(&[0, 4, 9, 9][..]), "of these alone");
+        assert_eq!(bad.with_array(Tensor::SequsedK, &[4, 9, 1]).lengths().len(), 2, "another one is added");
     }
 
     #[test]

@@ -35,9 +35,10 @@ struct Arguments {
     /// Write mutation.md and mutation.json to this folder
     #[arg(long)]
     out: Option<PathBuf>,
-    /// The mutation.json of another sample, of which no survivor led to inputs or reasons: the report names its share
+    /// The mutation.json of another sample, of which no survivor led to inputs or reasons before it was run: the report names its
+    /// share; may be given several times
     #[arg(long)]
-    held_out: Option<PathBuf>,
+    held_out: Vec<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -59,7 +60,7 @@ impl Arguments {
             // Before the run: it takes minutes, and its result must not be lost for lack of a folder.
             std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
         }
-        let held_out = self.held_out.as_deref().map(HeldOut::read).transpose()?;
+        let held_out = self.held_out.iter().map(|path| HeldOut::read(path)).collect::<Result<_>>()?;
         let review = Review::load()?;
         let selection = match self.sample {
             Some(count) => Selection::Sample(count.get()),

@@ -186,7 +186,7 @@ mod tests {
             findings: BTreeMap::new(),
             noticed: BTreeMap::new(),
             survivors: survivors.iter().map(survivor).collect(),
-            held_out: None,
+            held_out: Vec::new(),
         }
     }
 

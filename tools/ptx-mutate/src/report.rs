@@ -69,9 +69,9 @@ pub struct Report {
     pub noticed: BTreeMap<&'static str, BTreeSet<String>>,
     /// Every survivor, equivalent or not.
     pub survivors: Vec<Survivor>,
-    /// Another sample, of which no survivor led to inputs or reasons.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub held_out: Option<HeldOut>,
+    /// Other samples, of which no survivor led to inputs or reasons before they were run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held_out: Vec<HeldOut>,
 }
 
 /// What another run came to: the part of its report that this one names.
@@ -174,7 +174,7 @@ impl Report {
             findings: BTreeMap::new(),
             noticed: BTreeMap::new(),
             survivors: Vec::new(),
-            held_out: None,
+            held_out: Vec::new(),
         };
         for (mutant, verdict) in outcomes {
             report.add(mutant, *verdict, review);
@@ -228,10 +228,10 @@ impl Report {
             self.possible,
             self.total.noticed_percent()
         )?;
-        if let Some(HeldOut { command, total }) = &self.held_out {
+        for HeldOut { command, total } in &self.held_out {
             writeln!(
                 out,
-                "Of another sample, which nothing was tuned to, {:.2} % were noticed: {} of {} (`{command}`).\n",
+                "Of another sample, before anything was tuned to it, {:.2} % were noticed: {} of {} (`{command}`).\n",
                 total.noticed_percent(),
                 total.noticed(),
                 total.worse()

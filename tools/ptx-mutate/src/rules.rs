@@ -224,6 +224,8 @@ pub const RULES: &[Rule] = &[
     Rule::new("max to min", "the wrong extremum", "max", Opcode { from: "max", to: "min" }),
     Rule::new("drop an operand of max", "a score is not seen", "max", Rewrite("mov.b32 {0}, {1};")),
     Rule::new("drop an operand of max", "a score is not seen", "max", Rewrite("mov.b32 {0}, {2};")),
+    Rule::new("drop an operand of min", "a bound is not kept", "min", Rewrite("mov.b32 {0}, {1};")),
+    Rule::new("drop an operand of min", "a bound is not kept", "min", Rewrite("mov.b32 {0}, {2};")),
     Rule::new("add to sub", "a wrong sign", "add.rn.f32", Opcode { from: "add", to: "sub" }),
     Rule::new("drop float addition", "a term is missing", "add.rn.f32", Rewrite("mov.b32 {0}, {1};")),
     Rule::new("drop float product", "no scaling", "mul.rn.f32", Rewrite("mov.b32 {0}, {1};")),

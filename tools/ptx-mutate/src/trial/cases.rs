@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use contract::args::Strides;
-use contract::config::{Mask, Scores, Sequence};
+use contract::config::{Mask, Scores, Sequence, WARPGROUP_ROWS};
 use contract::manifest::Entry;
 use contract::problem::{Alignment, Problem, Shape, Slopes, Window};
 use contract::refusal::Tensor;
@@ -27,6 +27,8 @@ pub struct Case {
     values: Values,
     /// Of packed sequences.
     lengths: Option<Lengths>,
+    /// What their arrays hold on the device instead: bad values, of which a kernel makes the same sequences.
+    arrays: Vec<(Tensor, Vec<u32>)>,
     /// Whether LSE is wanted.
     pub lse: bool,
     /// [`ptx_sim::Options::schedule`].
@@ -37,7 +39,8 @@ pub struct Case {
 
 impl Case {
     fn new(problem: Problem, values: Values) -> Self {
-        Self { problem, values, lengths: None, lse: true, schedule: 0, multiprocessors: MULTIPROCESSORS }
+        let (lengths, arrays) = (None, Vec::new());
+        Self { problem, values, lengths, arrays, lse: true, schedule: 0, multiprocessors: MULTIPROCESSORS }
     }
 
     fn of(problem: Problem, distribution: Distribution) -> Self {
@@ -59,10 +62,12 @@ impl Case {
             Values::Of(distribution) => UnitScaleBounds::applicable(Some(distribution), inputs.problem()),
             _ => None,
         };
-        match &self.lengths {
-            Some(lengths) => Ok((inputs.with_lengths(lengths)?, bounds)),
-            None => Ok((inputs, bounds)),
-        }
+        let inputs = match &self.lengths {
+            Some(lengths) => inputs.with_lengths(lengths)?,
+            None => inputs,
+        };
+        let with_array = |inputs: Inputs, (name, elements): &(Tensor, Vec<u32>)| inputs.with_array(*name, elements);
+        Ok((self.arrays.iter().fold(inputs, with_array), bounds))
     }
 }
 
@@ -199,6 +204,14 @@ fn of_any_length(entry: &Entry, second: Shape, heads: u32) -> Result<Vec<Case>> 
     if entry.config.grid() == Grid::Persistent {
         cases.push(Case::of(contiguous(half_a_ring, entry)?, Distribution::Normal));
     }
+    let has_two_strips = entry.config.grid() == Grid::Persistent && entry.config.block_m() == 2 * WARPGROUP_ROWS;
+    if has_two_strips && (entry.sequence, entry.mask) == (Sequence::Any, Mask::Full) {
+        // One whole round and an item that is left, dealt out in strips, with so many tiles that a warpgroup without a strip has to
+        // give back each of its stages: fewer pass where it is one short every four tiles.
+        let keys = (4 * entry.config.stages() + 6) * entry.config.block_n();
+        let problem = contiguous(shape(1, 3, entry.config.block_m()).with_kv_sequence(keys), entry)?;
+        cases.push(Case { multiprocessors: 2, ..Case::of(problem, Distribution::Normal) });
+    }
     // Whole tiles in every stage of the pipeline, even where the first steps are not part of the loop, and stages that are
     // filled again.
     for tiles in entry.config.stages() + 1..=entry.config.stages() + 3 {
@@ -210,16 +223,18 @@ fn of_any_length(entry: &Entry, second: Shape, heads: u32) -> Result<Vec<Case>> 
     Ok(cases)
 }
 
-/// The end of the keys in every 8 of a tile, at an even and an odd place, and at its edges: of the first tile, of one in the loop,
-/// and where threads copy, of one that comes to a stage that was used.
+/// The end of the keys in every 8 of a tile, at an even and an odd place, one before 16 keys and at its edges: of the first tile, of
+/// one in the loop, and where threads copy, of one that comes to a stage that was used. Where threads copy, some of the rows are a
+/// chunk shorter than those of the tiles: a thread that copies the chunk behind the last row's end reads beyond the tensor.
 fn ends(entry: &Entry) -> Result<Vec<Case>> {
     let tile = entry.config.block_n();
     let in_every = |keys: u32, places: &'static [u32]| {
         (0..tile).step_by(keys as usize).flat_map(|first| places.iter().map(move |place| first + place))
     };
-    let mut lengths: Vec<u32> = in_every(8, &[2, 3]).chain([1, tile]).collect();
+    let mut lengths: Vec<u32> = in_every(8, &[2, 3]).chain([1, 15, tile - 1, tile]).collect();
     lengths.extend(in_every(16, &[3, 10]).chain([tile]).map(|length| tile + length));
     let mut cases = Vec::new();
+    let threads_copy = entry.config.kind() != Kind::Sm90Tma;
     let mut add = |heads: u32, keys: u32| -> Result<()> {
         // A block of rows that attend to all keys; a causal mask has one of them behind the keys.
         let rows = match entry.mask {
@@ -227,14 +242,15 @@ fn ends(entry: &Entry) -> Result<Vec<Case>> {
             Mask::Causal => keys + entry.config.block_m(),
             Mask::Window => keys,
         };
-        let problem = contiguous(shape(1, heads, rows).with_kv_sequence(keys), entry)?;
+        let columns = if threads_copy && keys % 2 == 1 { columns(entry) - CHUNK_COLUMNS } else { columns(entry) };
+        let problem = with_rows_of(columns, shape(1, heads, rows).with_kv_sequence(keys), entry)?;
         cases.push(Case::new(problem, Values::LowRise));
         Ok(())
     };
     for keys in lengths {
         add(2, keys)?;
     }
-    if entry.config.kind() != Kind::Sm90Tma {
+    if threads_copy {
         // Rows that all threads copy at once.
         let together = (entry.config.threads() * CHUNK_COLUMNS / columns(entry)).max(8);
         for keys in in_every(together, &[3]) {
@@ -339,6 +355,7 @@ fn packed(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
     let rows = shape(1, 3, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
     let case = Case::of(apart(rows, entry)?, Distribution::Normal);
     packed.insert(1, Case { lengths: Some(Lengths::separate(&queries, &keys)?), ..case });
+    packed.splice(1..1, bad_lengths(entry)?);
     // Equal room for three, of which one uses none of it and one all.
     let room = block_m + block_n + 3;
     let padded = Lengths::Padded(Some(vec![room - 5, 0, room]), Some(vec![block_n + 1, 3, room]));
@@ -347,6 +364,43 @@ fn packed(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
         packed.insert(1, Case { lengths: Some(padded.clone()), ..case });
     }
     Ok(packed)
+}
+
+/// Arrays that lead out of the tensors, or back, where a kernel does not hold them to these: of sequences that share theirs, of
+/// keys with lengths of their own, and of a padded batch. Of each array, some elements are too large, some negative, and the last
+/// pair of rows decreases.
+fn bad_lengths(entry: &Entry) -> Result<Vec<Case>> {
+    let (block_m, block_n) = (entry.config.block_m(), entry.config.block_n());
+    let (minus, largest) = (|number: u32| number.wrapping_neg(), i32::MAX as u32);
+    let normal = |problem| Case::of(problem, Distribution::Normal);
+    let (first, second) = (block_n + 1, block_m + 5);
+    let rows = first + second;
+    let shared = Case {
+        arrays: vec![(Tensor::CuSeqlens, vec![0, first, rows + 1_000, minus(1), 7])],
+        ..normal(apart(shape(1, 2, rows), entry)?).packed(vec![first, second, 0, 0])
+    };
+    let (queries, keys) = ([second, 5, 1, 2], [first, first + 1, 0, 0]);
+    let (rows, kv_rows) = (queries.iter().sum::<u32>(), keys.iter().sum::<u32>());
+    let separate = Case {
+        lengths: Some(Lengths::separate(&queries, &keys)?),
+        arrays: vec![
+            (Tensor::CuSeqlens, vec![0, second, second + 5, second + 6, largest]),
+            (Tensor::CuSeqlensK, vec![0, first, minus(largest), minus(1), 4]),
+            (Tensor::SequsedQ, vec![largest, 6, rows, 2]),
+            (Tensor::SequsedK, vec![kv_rows, largest, minus(3), largest]),
+        ],
+        ..normal(apart(shape(1, 2, rows).with_kv_sequence(kv_rows), entry)?)
+    };
+    let room = block_n + 3;
+    let padded = Case {
+        lengths: Some(Lengths::Padded(Some(vec![room, 0, room, 0]), Some(vec![5, room, 0, room]))),
+        arrays: vec![
+            (Tensor::SequsedQ, vec![room + 7, minus(5), largest, minus(largest)]),
+            (Tensor::SequsedK, vec![5, room + 3, minus(1), largest]),
+        ],
+        ..normal(in_layout(Layout::Bshd, columns(entry), shape(4, 2, room), entry)?)
+    };
+    Ok(vec![shared, separate, padded])
 }
 
 fn shape(batch: u32, heads: u32, sequence: u32) -> Shape {
