@@ -254,8 +254,8 @@ fn average_length(problem: &Problem) -> Option<u32> {
 /// Whether packed sequences of `average` rows fill too little of the tiles of `variant`. Measured (docs/results/packed.md): `wgmma`
 /// kernels, whose warpgroups share K and V and which take the longest items first, are faster from three fourths of a tile on, under a
 /// causal mask from a whole one; kernels for rows of 32 columns, which take little time to read, and `mma.sync` kernels from one and a
-/// half on. `mma.sync` kernels for wider rows share keys among few rows in their small tiles, so that large ones are faster from 128 rows
-/// on, and from 64 on at 128 columns under the full mask.
+/// half on. The small tiles of `mma.sync` kernels for wider rows have only 32 rows to read K and V for: large ones are faster from 128
+/// rows on, and from 64 on at 128 columns under the full mask.
 fn is_short(average: u32, variant: &Variant<'_>) -> bool {
     let (config, rows) = (variant.config, u64::from(variant.config.block_m()));
     let enough = match (config.kind(), config.columns(), variant.mask) {
