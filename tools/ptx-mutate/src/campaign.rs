@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use contract::config::{Element, HEAD_DIM};
 use contract::manifest::Entry;
 use contract::tile::{Configuration, Overlap};
@@ -14,12 +14,14 @@ use crate::mutant::{EntryText, Mutant, sample, sample_by_rule};
 use crate::trial::{Trial, Verdict};
 
 /// Which of all mutants are run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Selection {
     /// At most so many of each rule and entry.
     PerRule(usize),
     /// So many of all together.
     Sample(usize),
+    /// All of a line of the PTX, counted from 1, of the entry with this name.
+    Line(String, usize),
 }
 
 /// An entry: what its mutants are made from, and what they have to pass.
@@ -44,24 +46,35 @@ impl Campaign {
     /// those of other widths but for the number of products.
     ///
     /// # Errors
-    /// When an entry cannot be read, or one that has a selected mutant cannot be tried.
+    /// When an entry cannot be read, or one that has a selected mutant cannot be tried; when the selected line has no mutants.
     pub fn prepare(folder: &PtxFolder, selection: Selection, seed: u64) -> Result<Self> {
         let has_own_code =
             |config: &Configuration| config.columns() == HEAD_DIM || config.overlap() != Overlap::default();
         let is_usual = |entry: &Entry| entry.element == Element::default() && has_own_code(&entry.config);
-        let is_drawn = |entry: &Entry| matches!(selection, Selection::PerRule(_)) || is_usual(entry);
+        let is_drawn = |entry: &Entry| match &selection {
+            Selection::PerRule(_) => true,
+            Selection::Sample(_) => is_usual(entry),
+            Selection::Line(name, _) => entry.name == *name,
+        };
         let (mut texts, mut mutants, mut total) = (Vec::new(), Vec::new(), 0);
         for (entry, module) in folder.entries().filter(|(entry, _)| is_drawn(entry)) {
             let text = EntryText::new(&module.text, &entry.name)
                 .with_context(|| format!("{} has no entry {}", module.file, entry.name))?;
             let of_entry = text.mutants();
             total += of_entry.len();
-            let selected = match selection {
-                Selection::PerRule(count) => sample_by_rule(of_entry, count, seed),
+            let selected = match &selection {
+                Selection::PerRule(count) => sample_by_rule(of_entry, *count, seed),
                 Selection::Sample(_) => of_entry,
+                Selection::Line(_, line) => of_entry.into_iter().filter(|mutant| mutant.line == *line).collect(),
             };
             mutants.extend(selected.into_iter().map(|mutant| (texts.len(), mutant)));
             texts.push((entry, module, text));
+        }
+        if let Selection::Line(entry, line) = &selection {
+            ensure!(
+                !mutants.is_empty(),
+                "no rule changes line {line} of {entry}, or there is no such entry in this PTX"
+            );
         }
         if let Selection::Sample(count) = selection {
             mutants = sample(mutants, count, seed, |(_, mutant)| mutant);

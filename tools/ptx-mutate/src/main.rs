@@ -29,6 +29,9 @@ struct Arguments {
     /// Run this many mutants, drawn at random from all
     #[arg(long, conflicts_with = "per_rule")]
     sample: Option<NonZeroUsize>,
+    /// Run all mutants of a line of an entry's PTX, as reports name it: ENTRY:LINE
+    #[arg(long, value_name = "ENTRY:LINE", value_parser = entry_and_line, conflicts_with_all = ["per_rule", "sample"])]
+    line: Option<(String, usize)>,
     /// Seed of the draw
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -62,9 +65,10 @@ impl Arguments {
         }
         let held_out = self.held_out.iter().map(|path| HeldOut::read(path)).collect::<Result<_>>()?;
         let review = Review::load()?;
-        let selection = match self.sample {
-            Some(count) => Selection::Sample(count.get()),
-            None => Selection::PerRule(self.per_rule.get()),
+        let selection = match (self.sample, &self.line) {
+            (Some(count), _) => Selection::Sample(count.get()),
+            (None, Some((entry, line))) => Selection::Line(entry.clone(), *line),
+            (None, None) => Selection::PerRule(self.per_rule.get()),
         };
         let campaign = Campaign::prepare(&folder, selection, self.seed)?;
         let style = ProgressStyle::with_template("{bar:40} {pos} of {len} mutants ({eta} left)")?;
@@ -90,10 +94,21 @@ impl Arguments {
 
     /// The command that repeats this run.
     fn command(&self) -> String {
-        let selection =
-            self.sample.map_or(format!("--per-rule {}", self.per_rule), |count| format!("--sample {count}"));
+        let selection = match (self.sample, &self.line) {
+            (Some(count), _) => format!("--sample {count}"),
+            (None, Some((entry, line))) => format!("--line {entry}:{line}"),
+            (None, None) => format!("--per-rule {}", self.per_rule),
+        };
         format!("cargo xtask mutate -- {selection} --seed {}", self.seed)
     }
+}
+
+/// The name of an entry and a line of the PTX.
+fn entry_and_line(text: &str) -> Result<(String, usize), String> {
+    let parts = text.rsplit_once(':').and_then(|(entry, line)| Some((entry.to_owned(), line.parse().ok()?)));
+    parts.ok_or_else(|| {
+        "write the entry's name, a colon and the line, as in fa512_sm80_any_full_128x64:35006".to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -101,6 +116,14 @@ mod tests {
     use clap::Parser;
 
     use super::Arguments;
+
+    #[test]
+    fn a_line_is_named_with_its_entry() {
+        let parsed = Arguments::try_parse_from(["ptx-mutate", "--line", "an_entry:17"]).unwrap();
+        assert_eq!(parsed.line, Some(("an_entry".to_owned(), 17)));
+        assert_eq!(parsed.command(), "cargo xtask mutate -- --line an_entry:17 --seed 0");
+        assert!(Arguments::try_parse_from(["ptx-mutate", "--line", "17"]).is_err());
+    }
 
     #[test]
     fn no_mutants_are_no_campaign() {
