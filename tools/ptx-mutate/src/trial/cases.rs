@@ -1,5 +1,8 @@
 //! Which problems an entry is tried on.
 
+mod drawn;
+mod packed;
+
 use anyhow::Result;
 use contract::args::Strides;
 use contract::config::{Mask, Scores, Sequence, WARPGROUP_ROWS};
@@ -139,7 +142,10 @@ pub fn of(entry: &Entry) -> Result<Vec<Case>> {
         cases.extend(of_any_length(entry, second, many.heads)?);
     }
     if entry.sequence == Sequence::Packed {
-        return packed(entry, cases);
+        return packed::of(entry, cases);
+    }
+    if is_of_any_length {
+        cases.extend(drawn::shapes(entry)?);
     }
     Ok(cases)
 }
@@ -181,10 +187,22 @@ fn of_any_length(entry: &Entry, second: Shape, heads: u32) -> Result<Vec<Case>> 
     }
     cases.extend(other_keys(entry, second.sequence)?);
     if entry.mask == Mask::Window {
-        // Windows that end at a key's own place, at the edges of tiles, and on one side only.
+        // Windows that end at a key's own place, at the edges of tiles, and on one side only; and 8 keys further, which other elements
+        // of a tile compare. Rows behind all keys have the begin of their window in a last tile that is whole.
         let tile = entry.config.block_n();
-        for (left, right) in [(Some(0), Some(0)), (Some(tile - 1), Some(1)), (Some(17), None), (None, Some(3))] {
-            let problem = contiguous(second, entry)?.with_window(Window { left, right });
+        let behind = shape(1, 2, 2 * tile + WARPGROUP_ROWS / 2).with_kv_sequence(2 * tile);
+        let windows = [
+            (second, Some(0), Some(0)),
+            (second, Some(tile - 1), Some(1)),
+            (second, Some(17), None),
+            (second, None, Some(3)),
+            (second, Some(8), Some(8)),
+            (second, Some(tile + 8), Some(tile)),
+            (behind, Some(8), Some(0)),
+            (behind, Some(16), Some(8)),
+        ];
+        for (shape, left, right) in windows {
+            let problem = contiguous(shape, entry)?.with_window(Window { left, right });
             cases.push(Case::of(problem, Distribution::Normal));
         }
     }
@@ -247,8 +265,10 @@ fn ends(entry: &Entry) -> Result<Vec<Case>> {
         cases.push(Case::new(problem, Values::LowRise));
         Ok(())
     };
+    // Of 16 keys or fewer, the first shift is right in sm_80 kernels, and nothing but the third head has a block begin again.
+    let heads = if entry.config.kind() == Kind::Sm80 { 3 } else { 2 };
     for keys in lengths {
-        add(2, keys)?;
+        add(heads, keys)?;
     }
     if threads_copy {
         // Rows that all threads copy at once.
@@ -261,19 +281,26 @@ fn ends(entry: &Entry) -> Result<Vec<Case>> {
 }
 
 /// More bytes of K and V than what blocks share in L2, so that a causal kernel takes heads in groups: one by one, and where tiles
-/// have 128 rows several together, more of them in the last group.
+/// have 128 rows or more several together, more of them in the last group.
 fn groups_of_heads(entry: &Entry) -> Result<Vec<Case>> {
     if (entry.mask, entry.sequence) != (Mask::Causal, Sequence::Any) {
         return Ok(Vec::new());
     }
     let (block_m, keys_of_64_columns) = (entry.config.block_m(), |keys: u32| keys * 64 / columns(entry));
-    let (heads, rows, keys, multiprocessors) = match block_m {
-        ..128 => (4, block_m + 1, keys_of_64_columns(280), 1),
-        128 => (5, 9 * block_m - 3, keys_of_64_columns(430), 2),
-        _ => return Ok(Vec::new()),
+    let (heads, rows, keys) = match block_m {
+        ..128 => (4, block_m + 1, keys_of_64_columns(280)),
+        _ => (5, 9 * block_m - 3, keys_of_64_columns(430)),
     };
     let problem = contiguous(shape(1, heads, rows).with_kv_sequence(keys), entry)?;
-    Ok(vec![Case { multiprocessors, ..Case::of(problem, Distribution::Normal) }])
+    // Blocks of more rows have a multiprocessor for themselves.
+    let multiprocessors = match block_m {
+        ..128 => 1..=1,
+        128 => 1..=2,
+        _ => 2..=2,
+    };
+    Ok(multiprocessors
+        .map(|multiprocessors| Case { multiprocessors, ..Case::of(problem, Distribution::Normal) })
+        .collect())
 }
 
 /// Other numbers of keys than rows of Q: fewer by more than a tile, and more. A strip behind the keys has a last tile that only the
@@ -323,84 +350,21 @@ fn score_mods(entry: &Entry, Shape { sequence, .. }: Shape) -> Result<Vec<Case>>
         let problem = contiguous(shape, entry)?;
         Ok(problem.with_score_mod(form.of(problem.shape()))?)
     };
-    alone.into_iter().map(|form| Ok(Case::of(problem(form)?, Distribution::Normal))).collect()
-}
-
-/// Each of `cases` as a single packed sequence, and before all but the first of them several sequences: at the edges of tiles,
-/// empty, of one row, and so many that the search for a block's takes all of its turns.
-fn packed(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
-    let (block_m, block_n) = (entry.config.block_m(), entry.config.block_n());
-    let several = [
-        vec![block_n + 1, 0, 1, block_m, block_m - 1, block_n],
-        vec![0, 0, 3 * block_m + 5, 0, 2],
-        (0..37).map(|index| index * 5 % 11).collect(),
-    ];
-    let mut packed = Vec::new();
-    for case in cases {
-        let Shape { sequence, kv_sequence, .. } = case.problem.shape();
-        packed.push(match sequence == kv_sequence {
-            true => case.packed(vec![sequence]),
-            false => Case { lengths: Some(Lengths::separate(&[sequence], &[kv_sequence])?), ..case },
-        });
-    }
-    for lengths in several.into_iter().rev() {
-        for distribution in [Distribution::LargeLogits, Distribution::NonFiniteValues, Distribution::Normal] {
-            let rows = shape(1, 3, lengths.iter().sum());
-            packed.insert(1, Case::of(apart(rows, entry)?, distribution).packed(lengths.clone()));
+    let mut cases: Vec<Case> =
+        alone.into_iter().map(|form| Ok(Case::of(problem(form)?, Distribution::Normal))).collect::<Result<_>>()?;
+    if entry.sequence == Sequence::Any {
+        // The end of a bias in every 8 keys of a tile, at an odd and an even place.
+        let tile = entry.config.block_n();
+        for (keys, bias) in (0..tile).step_by(8).zip(BiasForm::ALL.into_iter().cycle()) {
+            for keys in [keys + 3, tile + keys + 4] {
+                let shape = shape(1, 1, 20).with_kv_sequence(keys);
+                let form = ScoreModForm { bias: Some(bias), ..none };
+                let problem = contiguous(shape, entry)?.with_score_mod(form.of(shape))?;
+                cases.push(Case::of(problem, Distribution::Normal));
+            }
         }
     }
-    // Keys with lengths of their own: the last tile of a strip may lie wholly before the strip's rows.
-    // All rows of a block, and the next one's first, may have none.
-    let (queries, keys) = ([2 * block_m + 3, block_n, block_m + 5, 0], [block_n, 2 * block_n + 1, 0, 9]);
-    let rows = shape(1, 3, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
-    let case = Case::of(apart(rows, entry)?, Distribution::Normal);
-    packed.insert(1, Case { lengths: Some(Lengths::separate(&queries, &keys)?), ..case });
-    packed.splice(1..1, bad_lengths(entry)?);
-    // Equal room for three, of which one uses none of it and one all.
-    let room = block_m + block_n + 3;
-    let padded = Lengths::Padded(Some(vec![room - 5, 0, room]), Some(vec![block_n + 1, 3, room]));
-    for distribution in [Distribution::LargeLogits, Distribution::Normal] {
-        let case = Case::of(in_layout(Layout::Bshd, columns(entry), shape(3, 3, room), entry)?, distribution);
-        packed.insert(1, Case { lengths: Some(padded.clone()), ..case });
-    }
-    Ok(packed)
-}
-
-/// Arrays that lead out of the tensors, or back, where a kernel does not hold them to these: of sequences that share theirs, of
-/// keys with lengths of their own, and of a padded batch. Of each array, some elements are too large, some negative, and the last
-/// pair of rows decreases.
-fn bad_lengths(entry: &Entry) -> Result<Vec<Case>> {
-    let (block_m, block_n) = (entry.config.block_m(), entry.config.block_n());
-    let (minus, largest) = (|number: u32| number.wrapping_neg(), i32::MAX as u32);
-    let normal = |problem| Case::of(problem, Distribution::Normal);
-    let (first, second) = (block_n + 1, block_m + 5);
-    let rows = first + second;
-    let shared = Case {
-        arrays: vec![(Tensor::CuSeqlens, vec![0, first, rows + 1_000, minus(1), 7])],
-        ..normal(apart(shape(1, 2, rows), entry)?).packed(vec![first, second, 0, 0])
-    };
-    let (queries, keys) = ([second, 5, 1, 2], [first, first + 1, 0, 0]);
-    let (rows, kv_rows) = (queries.iter().sum::<u32>(), keys.iter().sum::<u32>());
-    let separate = Case {
-        lengths: Some(Lengths::separate(&queries, &keys)?),
-        arrays: vec![
-            (Tensor::CuSeqlens, vec![0, second, second + 5, second + 6, largest]),
-            (Tensor::CuSeqlensK, vec![0, first, minus(largest), minus(1), 4]),
-            (Tensor::SequsedQ, vec![largest, 6, rows, 2]),
-            (Tensor::SequsedK, vec![kv_rows, largest, minus(3), largest]),
-        ],
-        ..normal(apart(shape(1, 2, rows).with_kv_sequence(kv_rows), entry)?)
-    };
-    let room = block_n + 3;
-    let padded = Case {
-        lengths: Some(Lengths::Padded(Some(vec![room, 0, room, 0]), Some(vec![5, room, 0, room]))),
-        arrays: vec![
-            (Tensor::SequsedQ, vec![room + 7, minus(5), largest, minus(largest)]),
-            (Tensor::SequsedK, vec![5, room + 3, minus(1), largest]),
-        ],
-        ..normal(in_layout(Layout::Bshd, columns(entry), shape(4, 2, room), entry)?)
-    };
-    Ok(vec![shared, separate, padded])
+    Ok(cases)
 }
 
 fn shape(batch: u32, heads: u32, sequence: u32) -> Shape {

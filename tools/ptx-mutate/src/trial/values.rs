@@ -95,9 +95,11 @@ impl Values {
                 with_scores(problem, |at, _| sign(peak(at), at.column), |at, _| sign(at.row, at.column))
             }
             Self::LowRise => {
-                let low = |at: Place, low: f32, normal: f32| if at.head == heads - 1 { low } else { normal };
+                let low = |at: Place, low: f32, normal: f32| if at.head == 1.min(heads - 1) { low } else { normal };
                 let keys = |at: Place, normal| low(at, if at.row < 16 { 6.0 } else { 4.0 }, normal);
-                with_scores(problem, |at, normal| low(at, -4.0, normal), keys)
+                let is_undefined = |at: Place| at.head == 2 && at.row % 16 == 1;
+                let queries = |at: Place, normal| if is_undefined(at) { f32::NAN } else { low(at, -4.0, normal) };
+                with_scores(problem, queries, keys)
             }
         }
     }

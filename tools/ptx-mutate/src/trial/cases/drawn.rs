@@ -1,0 +1,104 @@
+//! Problems whose sizes are drawn at random from those of an entry's tiles, others for each entry and the same in every run: for
+//! what no other case was made for.
+
+use anyhow::Result;
+use contract::config::Mask;
+use contract::manifest::Entry;
+use contract::problem::{Problem, Window};
+use contract::view::Layout;
+use rand::rngs::ChaCha8Rng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use sha2::{Digest, Sha256};
+use workshop::inputs::{Distribution, Lengths};
+
+use super::{Case, apart, columns, in_layout, shape};
+
+/// Problems of each entry.
+const NUMBER: usize = 4;
+/// The most scores of a problem.
+const MOST_SCORES: u32 = 300_000;
+
+/// The random numbers of an entry.
+fn random(entry: &Entry) -> ChaCha8Rng {
+    ChaCha8Rng::from_seed(Sha256::digest(&entry.name).into())
+}
+
+/// A number of rows or keys: few, at the edges of tiles, and so many that stages are filled again.
+fn length(entry: &Entry, random: &mut ChaCha8Rng) -> u32 {
+    let (block_m, block_n, stages) = (entry.config.block_m(), entry.config.block_n(), entry.config.stages());
+    match random.random_range(0..8) {
+        0 => random.random_range(1..=16),
+        1 => block_n - 1,
+        2 => block_n,
+        3 => block_m + random.random_range(0..=1),
+        4 => random.random_range(1..=stages + 2) * block_n - random.random_range(0..16),
+        _ => random.random_range(1..=2 * block_m.max(block_n)),
+    }
+}
+
+/// The problem with a window, if the entry has any.
+fn with_window(entry: &Entry, problem: Problem, random: &mut ChaCha8Rng) -> Problem {
+    if entry.mask != Mask::Window {
+        return problem;
+    }
+    let mut side = || random.random_ratio(3, 4).then(|| random.random_range(0..2 * entry.config.block_n()));
+    problem.with_window(Window { left: side(), right: side() })
+}
+
+fn distribution(random: &mut ChaCha8Rng) -> Distribution {
+    let all = [Distribution::Normal, Distribution::LargeLogits, Distribution::Adversarial, Distribution::NonFinite];
+    *all.choose(random).expect("there are some")
+}
+
+/// Batches of sequences of one length, for entries that take any.
+pub(super) fn shapes(entry: &Entry) -> Result<Vec<Case>> {
+    let mut random = random(entry);
+    let mut cases = Vec::new();
+    for _ in 0..NUMBER {
+        let (rows, keys) = (length(entry, &mut random), length(entry, &mut random));
+        let (kv_heads, group) = (random.random_range(1..=3), random.random_range(1..=3));
+        let most = (MOST_SCORES / (rows * keys)).max(1);
+        let (kv_heads, group) = if kv_heads * group > most { (most.min(3), 1) } else { (kv_heads, group) };
+        let batch = random.random_range(1..=(most / (kv_heads * group)).clamp(1, 3));
+        let shape = shape(batch, kv_heads * group, rows).with_kv_heads(kv_heads).with_kv_sequence(keys);
+        let problem = match random.random() {
+            true => apart(shape, entry)?,
+            false => in_layout(Layout::Bshd, columns(entry), shape, entry)?,
+        };
+        let problem = with_window(entry, problem, &mut random);
+        let multiprocessors = random.random_range(1..=5);
+        cases.push(Case { multiprocessors, ..Case::of(problem, distribution(&mut random)) });
+    }
+    Ok(cases)
+}
+
+/// Packed sequences, some of which have no rows or no keys.
+pub(super) fn lengths(entry: &Entry) -> Result<Vec<Case>> {
+    let mut random = random(entry);
+    let mut cases = Vec::new();
+    for number in 0..NUMBER {
+        let count = random.random_range(2..=7);
+        let mut left = MOST_SCORES;
+        let (mut queries, mut keys) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let rows = if random.random_ratio(1, 6) { 0 } else { length(entry, &mut random) };
+            let own = if random.random_ratio(1, 6) { 0 } else { length(entry, &mut random) };
+            let of_keys = if number % 2 == 0 { own } else { rows };
+            if rows * of_keys <= left {
+                left -= rows * of_keys;
+                queries.push(rows);
+                keys.push(of_keys);
+            }
+        }
+        queries.push(1);
+        keys.push(1);
+        let heads = random.random_range(1..=3);
+        let rows = shape(1, heads, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+        let lengths = if number % 2 == 0 { Lengths::separate(&queries, &keys)? } else { Lengths::Shared(queries) };
+        let problem = with_window(entry, apart(rows, entry)?, &mut random);
+        let case = Case::of(problem, distribution(&mut random));
+        cases.push(Case { lengths: Some(lengths), multiprocessors: random.random_range(1..=5), ..case });
+    }
+    Ok(cases)
+}

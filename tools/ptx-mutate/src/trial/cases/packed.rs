@@ -1,0 +1,126 @@
+//! Packed sequences that an entry is tried on.
+
+use anyhow::Result;
+use contract::manifest::Entry;
+use contract::problem::Shape;
+use contract::refusal::Tensor;
+use contract::view::Layout;
+use workshop::inputs::{Distribution, Lengths};
+
+use super::{Case, apart, columns, contiguous, drawn, in_layout, shape};
+
+/// Each of `cases` as a single packed sequence, and before all but the first of them several sequences: at the edges of tiles,
+/// empty, of one row, and so many that the search for a block's takes all of its turns.
+pub(super) fn of(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
+    let (block_m, block_n) = (entry.config.block_m(), entry.config.block_n());
+    let several = [
+        vec![block_n + 1, 0, 1, block_m, block_m - 1, block_n],
+        vec![0, 0, 3 * block_m + 5, 0, 2],
+        (0..37).map(|index| index * 5 % 11).collect(),
+    ];
+    let mut packed = Vec::new();
+    for case in cases {
+        let Shape { sequence, kv_sequence, .. } = case.problem.shape();
+        packed.push(match sequence == kv_sequence {
+            true => case.packed(vec![sequence]),
+            false => Case { lengths: Some(Lengths::separate(&[sequence], &[kv_sequence])?), ..case },
+        });
+    }
+    for lengths in several.into_iter().rev() {
+        for distribution in [Distribution::LargeLogits, Distribution::NonFiniteValues, Distribution::Normal] {
+            let rows = shape(1, 3, lengths.iter().sum());
+            packed.insert(1, Case::of(apart(rows, entry)?, distribution).packed(lengths.clone()));
+        }
+    }
+    // Keys with lengths of their own: the last tile of a strip may lie wholly before the strip's rows.
+    // All rows of a block, and the next one's first, may have none, and few rows many: more tiles than a block of rows.
+    let queries = [2 * block_m + 3, block_n, block_m + 5, 0, 5];
+    let keys = [block_n, 2 * block_n + 1, 0, 9, 2 * block_m + 1];
+    let rows = shape(1, 3, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+    let case = Case::of(apart(rows, entry)?, Distribution::Normal);
+    packed.insert(1, Case { lengths: Some(Lengths::separate(&queries, &keys)?), ..case });
+    packed.splice(1..1, in_turns(entry)?);
+    packed.extend(many_sequences(entry)?);
+    packed.splice(1..1, bad_lengths(entry)?);
+    // Equal room for three, of which one uses none of it and one all.
+    let room = block_m + block_n + 3;
+    let padded = Lengths::Padded(Some(vec![room - 5, 0, room]), Some(vec![block_n + 1, 3, room]));
+    for distribution in [Distribution::LargeLogits, Distribution::Normal] {
+        let case = Case::of(in_layout(Layout::Bshd, columns(entry), shape(3, 3, room), entry)?, distribution);
+        packed.insert(1, Case { lengths: Some(padded.clone()), ..case });
+    }
+    packed.extend(drawn::lengths(entry)?);
+    Ok(packed)
+}
+
+/// Sequences that one multiprocessor computes one after the other, every third without keys: they come to each stage of the pipeline
+/// while the products of the one before are in flight. Of one tile each, and of several.
+fn in_turns(entry: &Entry) -> Result<Vec<Case>> {
+    let (block_m, tile, stages) = (entry.config.block_m(), entry.config.block_n(), entry.config.stages().max(3));
+    let sizes = [(3 * stages + 1, tile, tile), (stages + 2, block_m + 1, 2 * tile + 1)];
+    let cases = sizes.map(|(number, most_queries, most_keys)| {
+        let queries: Vec<u32> = (0..number).map(|index| 1 + index * 37 % most_queries).collect();
+        let keys: Vec<u32> =
+            (0..number).map(|index| if index % 3 == 2 { 0 } else { 1 + index * 23 % most_keys }).collect();
+        let rows = shape(1, 1, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+        let case = Case::of(contiguous(rows, entry)?, Distribution::Normal);
+        Ok(Case { lengths: Some(Lengths::separate(&queries, &keys)?), multiprocessors: 1, ..case })
+    });
+    cases.into_iter().collect()
+}
+
+/// More sequences than a warp has lanes, few for each block, so that the longest come first: the longest keys and the most rows belong
+/// to those that the lanes look at in their second turn, and some in the first have none. One after the other, and with equal room.
+fn many_sequences(entry: &Entry) -> Result<[Case; 2]> {
+    let most = 5 * entry.config.block_n();
+    let mut queries: Vec<u32> =
+        (0..45).map(|index| if index % 3 < index / 13 { 1 + index * 7 % 23 } else { 0 }).collect();
+    let mut keys: Vec<u32> = (0..45).map(|index| 1 + index * 11 % 19).collect();
+    keys[35] = most;
+    let room = in_layout(Layout::Bshd, columns(entry), shape(45, 1, 24).with_kv_sequence(most), entry)?;
+    let padded = Lengths::Padded(Some(queries.clone()), Some(keys.clone()));
+    queries[40] = entry.config.block_m() + 3;
+    let rows = shape(1, 1, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+    let separate = Lengths::separate(&queries, &keys)?;
+    Ok([(contiguous(rows, entry)?, separate), (room, padded)].map(|(problem, lengths)| {
+        let case = Case::of(problem, Distribution::Normal);
+        Case { lengths: Some(lengths), multiprocessors: 8, ..case }
+    }))
+}
+
+/// Arrays that lead out of the tensors, or back, where a kernel does not hold them to these: of sequences that share theirs, of
+/// keys with lengths of their own, and of a padded batch. Of each array, some elements are too large, some negative, and the last
+/// pair of rows decreases.
+fn bad_lengths(entry: &Entry) -> Result<Vec<Case>> {
+    let (block_m, block_n) = (entry.config.block_m(), entry.config.block_n());
+    let (minus, largest) = (|number: u32| number.wrapping_neg(), i32::MAX as u32);
+    let normal = |problem| Case::of(problem, Distribution::Normal);
+    let (first, second) = (block_n + 1, block_m + 5);
+    let rows = first + second;
+    let shared = Case {
+        arrays: vec![(Tensor::CuSeqlens, vec![0, first, rows + 1_000, minus(1), 7])],
+        ..normal(apart(shape(1, 2, rows), entry)?).packed(vec![first, second, 0, 0])
+    };
+    let (queries, keys) = ([second, 5, 1, 2], [first, first + 1, 0, 0]);
+    let (rows, kv_rows) = (queries.iter().sum::<u32>(), keys.iter().sum::<u32>());
+    let separate = Case {
+        lengths: Some(Lengths::separate(&queries, &keys)?),
+        arrays: vec![
+            (Tensor::CuSeqlens, vec![0, second, second + 5, second + 6, largest]),
+            (Tensor::CuSeqlensK, vec![0, first, minus(largest), minus(1), 4]),
+            (Tensor::SequsedQ, vec![largest, 6, rows, 2]),
+            (Tensor::SequsedK, vec![kv_rows, largest, minus(3), largest]),
+        ],
+        ..normal(apart(shape(1, 2, rows).with_kv_sequence(kv_rows), entry)?)
+    };
+    let room = block_n + 3;
+    let padded = Case {
+        lengths: Some(Lengths::Padded(Some(vec![room, 0, room, 0]), Some(vec![5, room, 0, room]))),
+        arrays: vec![
+            (Tensor::SequsedQ, vec![room + 7, minus(5), largest, minus(largest)]),
+            (Tensor::SequsedK, vec![5, room + 3, minus(1), largest]),
+        ],
+        ..normal(in_layout(Layout::Bshd, columns(entry), shape(4, 2, room), entry)?)
+    };
+    Ok(vec![shared, separate, padded])
+}
