@@ -13,8 +13,8 @@ use crate::source::Source;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Equivalence {
-    /// Name of the rule.
-    rule: String,
+    /// Names of the rules.
+    rules: Vec<String>,
     /// Beginning of the instruction as it was.
     #[serde(default)]
     before: String,
@@ -61,7 +61,7 @@ impl Review {
         let code: Vec<String> = mutant.sources.iter().map(|source| self.lines(source, 2)).collect();
         let has = |part: &str| code.iter().any(|line| line.contains(part));
         let found = self.equivalences.iter().find(|known| {
-            known.rule == mutant.rule.name
+            known.rules.iter().any(|rule| rule == mutant.rule.name)
                 && mutant.before.starts_with(&known.before)
                 && mutant.after.contains(&known.after)
                 && is_named(&mutant.entry, &known.entry)
@@ -135,8 +135,14 @@ mod tests {
         for folder in ["kernel-gpu/src", "kernel-gpu/contract/src"] {
             kernel_lines(&review.root.join(folder), &mut lines);
         }
-        for Equivalence { rule, file, code, within, reason, .. } in &review.equivalences {
-            assert!(RULES.iter().any(|known| known.name == rule), "equivalent.json: there is no rule {rule}: {reason}");
+        for Equivalence { rules, file, code, within, reason, .. } in &review.equivalences {
+            assert!(!rules.is_empty(), "equivalent.json: no rule has the reason {reason}");
+            for rule in rules {
+                assert!(
+                    RULES.iter().any(|known| known.name == rule),
+                    "equivalent.json: there is no rule {rule}: {reason}"
+                );
+            }
             for part in [file, code, within] {
                 assert!(
                     lines.contains(part),
