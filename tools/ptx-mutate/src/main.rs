@@ -63,8 +63,8 @@ impl Arguments {
             // Before the run: it takes minutes, and its result must not be lost for lack of a folder.
             std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
         }
-        let held_out = self.held_out.iter().map(|path| HeldOut::read(path)).collect::<Result<_>>()?;
         let review = Review::load()?;
+        let held_out = self.held_out.iter().map(|path| HeldOut::read(path, &review)).collect::<Result<_>>()?;
         let selection = match (self.sample, &self.line) {
             (Some(count), _) => Selection::Sample(count.get()),
             (None, Some((entry, line))) => Selection::Line(entry.clone(), *line),

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::json;
 use crate::mutant::Mutant;
 use crate::review::Review;
+use crate::rules::RULES;
+use crate::source::Source;
 use crate::trial::Verdict;
 
 /// Outcomes of mutants.
@@ -79,17 +81,77 @@ pub struct Report {
 pub struct HeldOut {
     /// [`Report::command`].
     pub command: String,
+    /// [`Report::git_commit`]; samples of before it was noted have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git_commit: Option<String>,
     /// [`Report::total`].
     pub total: Tally,
+    /// How many of those that survived were found to be equivalent afterwards.
+    #[serde(default)]
+    pub equivalent_since: usize,
+}
+
+/// The part of a survivor in a `mutation.json` that says which mutant it is.
+#[derive(Deserialize)]
+struct RecordedSurvivor {
+    entry: String,
+    rule: String,
+    line: usize,
+    before: String,
+    after: String,
+    sources: Vec<Source>,
+    reason: Option<String>,
+    executed: bool,
+}
+
+impl RecordedSurvivor {
+    /// Whether it had no reason when it was recorded and has one in `review`.
+    fn gained_a_reason(self, review: &Review) -> bool {
+        let Self { entry, rule, line, before, after, sources, reason, executed } = self;
+        let rule = RULES.iter().find(|known| known.name == rule);
+        let mutant = rule.map(|rule| Mutant { entry, rule, line, before, after, sources });
+        executed && reason.is_none() && mutant.is_some_and(|mutant| review.reason(&mutant).is_some())
+    }
 }
 
 impl HeldOut {
-    /// Reads it from a `mutation.json`.
+    /// Reads it from a `mutation.json`; its survivors are looked up in `review`.
     ///
     /// # Errors
     /// If the file is not one.
-    pub fn read(path: &Path) -> Result<Self> {
-        json::read(path)
+    pub fn read(path: &Path, review: &Review) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct File {
+            #[serde(flatten)]
+            held_out: HeldOut,
+            #[serde(default)]
+            survivors: Vec<RecordedSurvivor>,
+        }
+        let File { mut held_out, survivors } = json::read(path)?;
+        held_out.equivalent_since +=
+            survivors.into_iter().map(|survivor| usize::from(survivor.gained_a_reason(review))).sum::<usize>();
+        Ok(held_out)
+    }
+
+    fn write_markdown(&self, out: &mut impl Write) -> std::fmt::Result {
+        let Self { command, git_commit, total, equivalent_since } = self;
+        let of_commit =
+            git_commit.as_ref().map(|commit| format!(" on the PTX of commit `{commit}`")).unwrap_or_default();
+        write!(
+            out,
+            "Of another sample, before anything was tuned to it, {:.2} % were noticed: {} of {} (`{command}`{of_commit}).",
+            total.noticed_percent(),
+            total.noticed(),
+            total.worse(),
+        )?;
+        if *equivalent_since > 0 {
+            write!(
+                out,
+                " Of the {} others, {equivalent_since} were found to be equivalent afterwards.",
+                total.survived
+            )?;
+        }
+        writeln!(out, "\n")
     }
 }
 
@@ -228,15 +290,7 @@ impl Report {
             self.possible,
             self.total.noticed_percent()
         )?;
-        for HeldOut { command, total } in &self.held_out {
-            writeln!(
-                out,
-                "Of another sample, before anything was tuned to it, {:.2} % were noticed: {} of {} (`{command}`).\n",
-                total.noticed_percent(),
-                total.noticed(),
-                total.worse()
-            )?;
-        }
+        self.held_out.iter().try_for_each(|held_out| held_out.write_markdown(out))?;
         writeln!(
             out,
             "`{}` on the PTX of commit `{commit}` by {}.\n\n{COLUMNS_MEAN}",
@@ -277,8 +331,32 @@ mod tests {
     use contract::manifest::{CodeGenerator, FORMAT, Manifest};
 
     use super::*;
-    use crate::rules::RULES;
-    use crate::source::Source;
+
+    #[test]
+    fn a_survivor_of_another_sample_may_have_a_reason_by_now() {
+        let review = Review::load().unwrap();
+        let file = "kernel-gpu/src/device/sm80/forward.rs";
+        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
+        let line = text.lines().position(|line| line.contains("let mut shifts = warp.guess_shifts")).unwrap() + 1;
+        let survivor = |executed, reason: Option<&str>| {
+            serde_json::json!({
+                "entry": "fa512_sm80_any_full_128x64", "rule": "max to min", "line": 17, "before": "max.f32 %r1, %r2, %r3;",
+                "after": "min.f32 %r1, %r2, %r3;", "sources": [{"file": file, "line": line}], "reason": reason,
+                "executed": executed,
+            })
+        };
+        let survivors = [survivor(true, None), survivor(true, Some("known")), survivor(false, None)];
+        let total = Tally { mutants: 9, finding: 6, survived: 3, ..Tally::default() };
+        let file = serde_json::json!({"command": "a command", "total": total, "survivors": survivors});
+        let path = std::env::temp_dir().join(format!("held-out-{}.json", std::process::id()));
+        std::fs::write(&path, file.to_string()).unwrap();
+        let held_out = HeldOut::read(&path, &review).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(held_out.equivalent_since, 1);
+        let mut text = String::new();
+        held_out.write_markdown(&mut text).unwrap();
+        assert!(text.contains("66.67 % were noticed: 6 of 9 (`a command`). Of the 3 others, 1 were found"), "{text}");
+    }
 
     #[test]
     fn a_rust_line_is_noticed_when_all_of_its_mutants_are() {
