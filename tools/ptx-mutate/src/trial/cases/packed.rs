@@ -1,6 +1,7 @@
 //! Packed sequences that an entry is tried on.
 
 use anyhow::Result;
+use contract::config::WARPGROUP_ROWS;
 use contract::manifest::Entry;
 use contract::problem::Shape;
 use contract::refusal::Tensor;
@@ -54,7 +55,7 @@ pub(super) fn of(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
 }
 
 /// Sequences that one multiprocessor computes one after the other, every third without keys: they come to each stage of the pipeline
-/// while the products of the one before are in flight. Of one tile each, and of several.
+/// while the products of the one before are in flight. Of one tile each, and of several; and some with as many keys as queries.
 fn in_turns(entry: &Entry) -> Result<Vec<Case>> {
     let (block_m, tile, stages) = (entry.config.block_m(), entry.config.block_n(), entry.config.stages().max(3));
     let sizes = [(3 * stages + 1, tile, tile), (stages + 2, block_m + 1, 2 * tile + 1)];
@@ -66,7 +67,14 @@ fn in_turns(entry: &Entry) -> Result<Vec<Case>> {
         let case = Case::of(contiguous(rows, entry)?, Distribution::Normal);
         Ok(Case { lengths: Some(Lengths::separate(&queries, &keys)?), multiprocessors: 1, ..case })
     });
-    cases.into_iter().collect()
+    let mut cases: Vec<Case> = cases.into_iter().collect::<Result<_>>()?;
+    // Of a strip for each warpgroup, and one fewer, so that all let tiles behind their own pass, at every stage.
+    let strips = block_m.div_ceil(WARPGROUP_ROWS);
+    let strips = (0..2 * stages).map(|index| if index % 3 == 0 { strips.max(2) - 1 } else { strips });
+    let lengths: Vec<u32> = strips.map(|strips| strips * WARPGROUP_ROWS - 6).collect();
+    let case = Case::of(contiguous(shape(1, 1, lengths.iter().sum()), entry)?, Distribution::Normal);
+    cases.push(Case { multiprocessors: 1, ..case.packed(lengths) });
+    Ok(cases)
 }
 
 /// More sequences than a warp has lanes, few for each block, so that the longest come first: the longest keys and the most rows belong
