@@ -42,8 +42,14 @@ fn with_window(entry: &Entry, problem: Problem, random: &mut ChaCha8Rng) -> Prob
     if entry.mask != Mask::Window {
         return problem;
     }
-    let mut side = || random.random_ratio(3, 4).then(|| random.random_range(0..2 * entry.config.block_n()));
-    problem.with_window(Window { left: side(), right: side() })
+    let [left, right] = [0; 2].map(|_| random.random_range(0..2 * entry.config.block_n()));
+    // Without both ends it would be the full mask, which others compute.
+    let (left, right) = match random.random_range(0..3) {
+        0 => (Some(left), None),
+        1 => (None, Some(right)),
+        _ => (Some(left), Some(right)),
+    };
+    problem.with_window(Window { left, right })
 }
 
 fn distribution(random: &mut ChaCha8Rng) -> Distribution {
