@@ -52,17 +52,20 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
     /// As for [`Loader`].
     #[inline(always)]
     pub unsafe fn prefetch_first(&self) {
-        let Some(FirstItem { queries, keys }) = self.first_item() else { return };
-        let maps = self.context.maps;
+        let Some(FirstItem { first_row, queries, first_key, keys }) = self.first_item() else { return };
+        let Context { args, maps, .. } = self.context;
+        // Boxes wholly outside the maps are not prefetched: that would take longer than what is inside.
+        let has_rows = |strip: u32| strip == 0 || first_row + strip * ROWS < K::Sequence::length(args);
+        let has_keys = |tile: u32| tile == 0 || first_key + tile * KEYS < K::Sequence::kv_length(args);
         // SAFETY: maps of the launch.
         unsafe {
             let mut strip = 0;
-            while strip < K::WARPGROUPS {
+            while strip < K::WARPGROUPS && has_rows(strip) {
                 prefetch_rows::<K>(maps.q(), queries.after(strip * ROWS));
                 strip += 1;
             }
             let mut tile = 0;
-            while tile < FIRST_TILES {
+            while tile < FIRST_TILES && has_keys(tile) {
                 prefetch_rows::<K>(maps.k(), keys.after(tile * KEYS));
                 prefetch_rows::<K>(maps.v(), keys.after(tile * KEYS));
                 tile += 1;
@@ -77,7 +80,7 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
     /// As for [`Loader`].
     #[inline(always)]
     pub unsafe fn load_first(&self) {
-        let Some(FirstItem { queries, keys }) = self.first_item() else { return };
+        let Some(FirstItem { queries, keys, .. }) = self.first_item() else { return };
         let mut strip = 0;
         while strip < K::WARPGROUPS {
             // SAFETY: all places are empty before the first loads.
@@ -95,9 +98,10 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
     #[inline(always)]
     fn first_item(&self) -> Option<FirstItem> {
         let (work, tile) = K::Order::first_item(self.context)?;
-        let queries = in_maps_of_batch(work).after(Streamed::first_row(work, K::WARPGROUPS));
-        let keys = in_maps_of_batch(self.context.args.of_keys(work)).after(tile * KEYS);
-        Some(FirstItem { queries, keys })
+        let (first_row, first_key) = (Streamed::first_row(work, K::WARPGROUPS), tile * KEYS);
+        let queries = in_maps_of_batch(work).after(first_row);
+        let keys = in_maps_of_batch(self.context.args.of_keys(work)).after(first_key);
+        Some(FirstItem { first_row, queries, first_key, keys })
     }
 
     /// Copies Q of a strip, after waiting for its place. Rows beyond the end become zeros. If sequences are looked up, the strip's
@@ -205,11 +209,13 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
     }
 }
 
-/// Coordinates of the block's first work item.
+/// Where the block's first work item begins, in the sequence and in the maps.
 struct FirstItem {
     /// Its first row of Q.
+    first_row: u32,
     queries: InMaps,
     /// The first key of its first tile.
+    first_key: u32,
     keys: InMaps,
 }
 
