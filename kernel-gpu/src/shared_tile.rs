@@ -96,6 +96,38 @@ impl<const COLUMNS: u32, S: Swizzle> RowLayout for Row<COLUMNS, S> {
     type Swizzle = S;
 }
 
+/// The division of the chunks of neighbouring rows with the same permutation into sections. In each section a thread has one chunk, and
+/// neighbouring threads have neighbouring ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Sections {
+    /// Number of rows.
+    pub rows: u32,
+    /// Chunks of a section: the largest power of two that divides the rows' number of chunks.
+    pub chunks: u32,
+    /// Number of sections.
+    pub count: usize,
+    /// Distance in shared memory between chunks in the same place of consecutive sections: permutations stay within a section.
+    pub bytes: u32,
+    chunks_per_row: u32,
+}
+
+impl Sections {
+    const fn new(rows: u32, chunks_per_row: u32) -> Self {
+        let all = rows * chunks_per_row;
+        let chunks = 1 << all.trailing_zeros();
+        assert!(chunks <= chunks_per_row, "the first section is in the first row");
+        Self { rows, chunks, count: (all / chunks) as usize, bytes: chunks * CHUNK_BYTES, chunks_per_row }
+    }
+
+    /// How many rows below, and how many chunks further, a thread's chunk of `section` is than its first one, which is in the first row.
+    #[inline(always)]
+    pub const fn distance(&self, first: u32, section: u32) -> (u32, i32) {
+        let further = section * self.chunks;
+        let rows = (further + first) / self.chunks_per_row;
+        (rows, further as i32 - (rows * self.chunks_per_row) as i32)
+    }
+}
+
 /// A tile in shared memory at a base address that is a multiple of [`SharedTile::ALIGNMENT`].
 #[derive(Debug)]
 pub struct SharedTile<E, const ROWS: u32, L> {
@@ -119,12 +151,13 @@ impl<E: Element, const ROWS: u32, L: RowLayout> SharedTile<E, ROWS, L> {
     pub const BYTES: u32 = ROWS * Self::PITCH;
     /// Chunks of one row.
     pub const CHUNKS_PER_ROW: u32 = Self::PITCH / CHUNK_BYTES;
-    /// Chunks of a row that as many neighbouring threads copy: the largest power of two that divides a row's number of chunks.
-    pub const CHUNKS_TOGETHER: u32 = 1 << Self::CHUNKS_PER_ROW.trailing_zeros();
-    /// Number of groups of [`Self::CHUNKS_TOGETHER`] chunks in a row.
-    pub const SECTIONS: usize = (Self::CHUNKS_PER_ROW / Self::CHUNKS_TOGETHER) as usize;
-    /// Distance between chunks in the same place of consecutive sections: the swizzle permutes chunks within a section.
-    pub const SECTION_BYTES: u32 = Self::CHUNKS_TOGETHER * CHUNK_BYTES;
+    /// How neighbouring threads divide the chunks of a row.
+    pub const ROW_SECTIONS: Sections = Sections::new(1, Self::CHUNKS_PER_ROW);
+    /// The same of contiguous rows, in whole lines of memory: for rows of 192 bytes, of two rows together.
+    pub const LINE_SECTIONS: Sections = match Self::CHUNKS_PER_ROW.is_power_of_two() {
+        true => Self::ROW_SECTIONS,
+        false => Sections::new(L::Swizzle::ROWS_ALIKE, Self::CHUNKS_PER_ROW),
+    };
     /// Number of rows after which the swizzle repeats.
     pub const SWIZZLE_ROWS: u32 = L::Swizzle::SPAN * L::Swizzle::ROWS_ALIKE;
     /// Required alignment of the base address: one row of banks.
@@ -277,18 +310,40 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_a_section_repeat_in_the_next() {
+    fn sections_divide_the_chunks_of_their_rows() {
         fn check<L: RowLayout>() {
             let tile = Tile::<L>::at(1024);
-            assert_eq!(Tile::<L>::CHUNKS_TOGETHER * Tile::<L>::SECTIONS as u32, Tile::<L>::CHUNKS_PER_ROW);
-            for (row, chunk) in places::<L>() {
-                let (section, first) = (chunk / Tile::<L>::CHUNKS_TOGETHER, chunk % Tile::<L>::CHUNKS_TOGETHER);
-                let found = tile.chunk(row, first) + section * Tile::<L>::SECTION_BYTES;
-                assert_eq!(found, tile.chunk(row, chunk), "row {row}, chunk {chunk} of {} columns", L::COLUMNS);
+            for sections in [Tile::<L>::ROW_SECTIONS, Tile::<L>::LINE_SECTIONS] {
+                let mut addresses = BTreeSet::new();
+                for (group, first) in
+                    (0..64 / sections.rows).flat_map(|group| (0..sections.chunks).map(move |c| (group, c)))
+                {
+                    let first_row = group * sections.rows;
+                    for section in 0..sections.count as u32 {
+                        let (rows, chunks) = sections.distance(first, section);
+                        let address = tile.chunk(first_row, first) + section * sections.bytes;
+                        assert_eq!(
+                            address,
+                            tile.chunk(first_row + rows, first.wrapping_add_signed(chunks)),
+                            "{sections:?} of {} columns",
+                            L::COLUMNS
+                        );
+                        addresses.insert(address);
+                    }
+                }
+                assert_eq!(
+                    addresses.len() as u32,
+                    Tile::<L>::BYTES / CHUNK_BYTES,
+                    "{sections:?} of {} columns",
+                    L::COLUMNS
+                );
             }
         }
         for_every_row!(check);
-        assert_eq!((Tile::<Row<96, Swizzle64>>::SECTIONS, Tile::<Row<128, Swizzle128>>::SECTIONS), (3, 1));
+        let line = Tile::<Row<96, Swizzle64>>::LINE_SECTIONS;
+        assert_eq!((line.rows, line.bytes, line.count), (2, 128, 3), "192-byte rows in lines of 128 bytes");
+        assert_eq!(Tile::<Row<96, Swizzle64>>::ROW_SECTIONS.count, 3);
+        assert_eq!(Tile::<Row<128, Swizzle128>>::LINE_SECTIONS.count, 1);
     }
 
     #[test]

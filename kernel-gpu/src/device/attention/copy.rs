@@ -8,9 +8,10 @@ use super::{Lane, Tile};
 use crate::device::hidden;
 use crate::device::ptx::cp_async;
 use crate::device::unrolled;
+use crate::shared_tile::{CHUNK_BYTES, Sections};
+use core::marker::PhantomData;
 
-/// The calling thread's part of the copies of a head's rows: a chunk per section of some rows. Neighbouring threads copy
-/// neighbouring chunks.
+/// The calling thread's part of the copies of a head's rows: a chunk per section of some rows.
 #[derive(Clone, Copy)]
 pub struct Copies {
     /// Address of its first chunk in the next tile.
@@ -44,13 +45,15 @@ impl Copies {
         block: &Block<'_, K>,
         lane: Lane,
     ) {
-        let rows_per_pass = block.threads / Tile::<K, ROWS>::CHUNKS_TOGETHER;
+        let rows_per_pass = block.threads / Parts::<K, ROWS>::CHUNKS * Parts::<K, ROWS>::ROWS;
+        // What sections of several rows add would occupy registers.
+        let (lane, pitch) = match IN_TURN && Parts::<K, ROWS>::ROWS > 1 {
+            true => (lane.again_from_thread(), hidden::address_again(self.pitch)),
+            false => (lane, self.pitch),
+        };
         let (row, chunk) = place::<K, ROWS>(lane);
         // Columns beyond the end of a row are treated like rows beyond the last.
-        let length = |section: u32| {
-            let chunk = section * Tile::<K, ROWS>::CHUNKS_TOGETHER + chunk;
-            if has_chunk(block.args, chunk) { length } else { 0 }
-        };
+        let length = |chunk: u32| if has_chunk(block.args, chunk) { length } else { 0 };
         let (mut first_row, mut shared) = (first_row + row, tile.chunk(row, chunk));
         if IN_TURN {
             (first_row, shared) = (hidden::again(first_row), hidden::again(shared));
@@ -63,20 +66,23 @@ impl Copies {
                 true => Tile::<K, ROWS>::relative_chunk(shared, rows, 0),
                 false => tile.chunk(row + rows, chunk),
             };
-            unrolled!(at most 4; for section in Tile::<K, ROWS>::SECTIONS => {
-                let offset = section as u32 * Tile::<K, ROWS>::SECTION_BYTES;
-                let (shared, global) = (shared + offset, self.global + offset as u64);
+            unrolled!(at most 4; for section in Parts::<K, ROWS>::COUNT => {
+                let (below, further) = const { Parts::<K, ROWS>::SECTIONS }.distance(chunk, section as u32);
+                let shared = shared + section as u32 * Parts::<K, ROWS>::BYTES;
+                let global = (self.global + below as u64 * pitch)
+                    .wrapping_add_signed((further * CHUNK_BYTES as i32) as i64);
+                let chunk = chunk.wrapping_add_signed(further);
                 // SAFETY: both chunks are 16-byte aligned by the tile's layout and the launch's checks; nothing beyond the end is
                 // read.
                 unsafe {
                     if K::Sequence::HAS_TAIL {
-                        cp_async::copy_16_or_zeros(shared, global, first_row + rows < length(section as u32));
+                        cp_async::copy_16_or_zeros(shared, global, first_row + rows + below < length(chunk));
                     } else {
                         cp_async::copy_16(shared, global);
                     }
                 }
             });
-            self.global += rows_per_pass.min(ROWS) as u64 * self.pitch;
+            self.global += rows_per_pass.min(ROWS) as u64 * pitch;
             if IN_TURN {
                 self.global = hidden::address_again(self.global);
             }
@@ -94,11 +100,25 @@ impl Copies {
     }
 }
 
+/// How the block's threads divide the chunks of some rows: in whole lines of 128 bytes, if the rows may be contiguous.
+struct Parts<K, const ROWS: u32>(PhantomData<K>);
+
+// One constant each: with fields of a structure, LLVM orders the computation of addresses otherwise.
+impl<K: Kernel, const ROWS: u32> Parts<K, ROWS> {
+    const SECTIONS: Sections = match K::Sequence::MAY_BE_CONTIGUOUS {
+        true => Tile::<K, ROWS>::LINE_SECTIONS,
+        false => Tile::<K, ROWS>::ROW_SECTIONS,
+    };
+    const ROWS: u32 = Self::SECTIONS.rows;
+    const CHUNKS: u32 = Self::SECTIONS.chunks;
+    const COUNT: usize = Self::SECTIONS.count;
+    const BYTES: u32 = Self::SECTIONS.bytes;
+}
+
 /// The first row and chunk of a tile that the calling thread copies.
 #[inline(always)]
 fn place<K: Kernel, const ROWS: u32>(lane: Lane) -> (u32, u32) {
-    let together = Tile::<K, ROWS>::CHUNKS_TOGETHER;
-    (lane.thread / together, lane.thread % together)
+    (lane.thread / Parts::<K, ROWS>::CHUNKS * Parts::<K, ROWS>::ROWS, lane.thread % Parts::<K, ROWS>::CHUNKS)
 }
 
 /// [`Copies::start`] of rows `[first_row, first_row + ROWS)` of `rows`.

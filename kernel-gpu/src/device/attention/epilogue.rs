@@ -107,13 +107,13 @@ unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
 
     // Each lane stores a chunk of a section, so the warp stores that section of several rows at once.
     let rows = block.output();
-    let together = Tile::<K, BLOCK_M>::CHUNKS_TOGETHER;
+    let together = const { Tile::<K, BLOCK_M>::ROW_SECTIONS.chunks };
     let (mut strip_row, chunk) = (lane.index / together, lane.index % together);
     let length = |section: u32| if has_chunk(block.args, section * together + chunk) { block.length() } else { 0 };
     while strip_row < M_TILES as u32 * MMA_M {
         let row = block.first_row() + warp_row + strip_row;
-        unrolled!(at most 4; for section in Tile::<K, BLOCK_M>::SECTIONS => {
-            let offset = section as u32 * Tile::<K, BLOCK_M>::SECTION_BYTES;
+        unrolled!(at most 4; for section in Tile::<K, BLOCK_M>::ROW_SECTIONS.count => {
+            let offset = section as u32 * const { Tile::<K, BLOCK_M>::ROW_SECTIONS.bytes };
             // SAFETY: a chunk of the warp's own rows, written before the barrier above.
             let value = unsafe { memory::load_shared_16(tile.chunk(warp_row + strip_row, chunk) + offset) };
             if !K::Sequence::HAS_TAIL || row < length(section as u32) {

@@ -16,6 +16,8 @@ pub trait Sequence {
     const MAY_HAVE_NO_KEY: bool = false;
     /// Whether a bias, with a row for each query, is supported.
     const HAS_BIAS: bool;
+    /// Whether the rows of a head may be contiguous in memory. Between those of packed sequences there are the other heads.
+    const MAY_BE_CONTIGUOUS: bool = true;
 
     /// Rows of Q per sequence; for packed sequences the total.
     fn length(args: &ForwardArgs) -> u32;
@@ -181,6 +183,7 @@ impl Sequence for Packed {
     const HAS_TAIL: bool = true;
     const MAY_HAVE_NO_KEY: bool = true;
     const HAS_BIAS: bool = false;
+    const MAY_BE_CONTIGUOUS: bool = false;
 
     #[inline(always)]
     fn length(args: &ForwardArgs) -> u32 {
