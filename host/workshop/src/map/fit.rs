@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use contract::config::{Mask, Sequence};
 use contract::cost::{Constants, Costs, KernelClass, Load};
 use contract::problem::Problem;
-use contract::tile::{Grid, Kind};
+use contract::tile::{Configuration, Grid, Kind};
 use contract::variants::Variant;
 
-use super::record::Map;
+use super::record::{Map, Point};
 use super::summary::Spread;
 use crate::error::{Error, Result};
 use minimise::minimise;
@@ -125,9 +125,21 @@ pub fn without_split_keys(map: &mut Map) {
     map.header.kernels.retain(|kernel| kernel.config.grid() != Grid::SplitKeys);
 }
 
-/// Removes the times of kernels of `kind` from `map`.
-pub fn without_kind(map: &mut Map, kind: Kind) {
-    map.header.kernels.retain(|kernel| kernel.config.kind() != kind);
+/// Removes the times of kernels of `kind` from `map`: of those of `columns`, or of all.
+pub fn without_kind(map: &mut Map, kind: Kind, columns: Option<u32>) {
+    let is_one =
+        |config: &Configuration| config.kind() == kind && columns.is_none_or(|columns| config.columns() == columns);
+    map.header.kernels.retain(|kernel| !is_one(&kernel.config));
+}
+
+/// Removes the times of kernels of `kind` at points of at most `rows` query rows from `map`.
+pub fn without_short_sequences(map: &mut Map, kind: Kind, rows: u32) {
+    let kernels = &map.header.kernels;
+    let is_one = |name: &str| kernels.iter().any(|kernel| kernel.entry == name && kernel.config.kind() == kind);
+    let is_short = |point: &&mut Point| point.case.problem().is_ok_and(|problem| problem.shape().sequence <= rows);
+    for point in map.points.iter_mut().filter(is_short) {
+        point.results.retain(|outcome| !outcome.kernel.as_deref().is_some_and(is_one));
+    }
 }
 
 /// The points of `map` with the times of our kernels.
@@ -286,7 +298,7 @@ mod tests {
     use crate::map::record::tests::{header, measured as outcome, point};
     use crate::record::Kernel;
     use contract::cost;
-    use contract::tile::{Configuration, Sm90Tma};
+    use contract::tile::Sm90Tma;
     use contract::variants::VARIANTS;
 
     const SMALL: Configuration = Configuration::Sm90Tma(Sm90Tma::new(1, 4));
@@ -400,28 +412,44 @@ mod tests {
 
     #[test]
     fn the_shipped_constants_choose_well_on_the_maps_that_they_were_fitted_to() {
-        const SPLIT_KEYS: bool = true;
-        const MMA_SYNC: bool = true;
-        // Older maps without the kernels that have changed since. For each, bounds of the mean and of the highest
-        // regret.
-        for (name, [mean, highest], has_split_keys, has_mma_sync) in [
-            ("h100", [1.012, 1.3], !SPLIT_KEYS, !MMA_SYNC),
-            ("h200", [1.012, 1.3], !SPLIT_KEYS, !MMA_SYNC),
-            ("h100-split-keys", [1.02, 1.3], SPLIT_KEYS, !MMA_SYNC),
-            ("h100-d64-fresh", [1.02, 1.3], SPLIT_KEYS, MMA_SYNC),
-            ("h100-wide-fresh", [1.02, 1.4], SPLIT_KEYS, MMA_SYNC),
-            ("h200-d64-fresh", [1.03, 1.3], SPLIT_KEYS, MMA_SYNC),
-            ("h200-wide-fresh", [1.02, 1.3], SPLIT_KEYS, MMA_SYNC),
-            ("h200-short-wide-fresh", [1.045, 1.4], SPLIT_KEYS, MMA_SYNC),
-            ("h200-few-wide", [1.03, 1.4], SPLIT_KEYS, MMA_SYNC),
+        // What has changed since older maps is left out of them. For each map, bounds of the mean and of the highest regret.
+        #[derive(PartialEq, PartialOrd)]
+        enum Since {
+            Shares,
+            SplitKeys,
+            MmaSync,
+            MmaSync96,
+            Prefetch,
+        }
+        use Since::{MmaSync, MmaSync96, Prefetch, Shares, SplitKeys};
+        for (name, [mean, highest], since) in [
+            ("h100", [1.02, 1.35], Shares),
+            ("h200", [1.012, 1.3], Shares),
+            ("h100-split-keys", [1.025, 1.3], SplitKeys),
+            ("h100-d64-fresh", [1.02, 1.3], MmaSync),
+            ("h100-wide-fresh", [1.02, 1.4], MmaSync),
+            ("h200-d64-fresh", [1.02, 1.3], MmaSync),
+            ("h200-wide-fresh", [1.01, 1.3], MmaSync),
+            ("h200-short-wide-fresh", [1.01, 1.3], MmaSync),
+            ("h200-few-wide", [1.02, 1.3], MmaSync),
+            ("lines/h100-few-3", [1.03, 1.3], MmaSync96),
+            ("lines/h100-any-3", [1.04, 1.35], MmaSync96),
+            ("prefetch/h100-short", [1.01, 1.1], Prefetch),
+            ("prefetch/h100-mid", [1.03, 1.3], Prefetch),
         ] {
             let path = format!("{}/../../docs/results/map/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
             let mut map = Map::load(path.as_ref()).unwrap();
-            if !has_split_keys {
+            if since < SplitKeys {
                 without_split_keys(&mut map);
             }
-            if !has_mma_sync {
-                without_kind(&mut map, Kind::Sm80);
+            if since < MmaSync {
+                without_kind(&mut map, Kind::Sm80, None);
+            }
+            if since < MmaSync96 {
+                without_kind(&mut map, Kind::Sm80, Some(96));
+            }
+            if since < Prefetch {
+                without_short_sequences(&mut map, Kind::Sm90Tma, 64);
             }
             // A kernel that is no longer shipped cannot be chosen, and has no constants of its own.
             map.header.kernels.retain(|kernel| VARIANTS.iter().any(|variant| variant.config == kernel.config));

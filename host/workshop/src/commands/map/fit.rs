@@ -4,13 +4,17 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::files;
-use crate::map::fit::{Fit, FittedKernel, fit, source, without_kind, without_split_keys};
+use crate::map::fit::{Fit, FittedKernel, fit, source, without_kind, without_short_sequences, without_split_keys};
 use crate::map::record::Map;
 use comfy_table::CellAlignment;
+use contract::config::WARPGROUP_ROWS;
 use contract::cost::{Constants, KernelClass};
 use contract::tile::Kind;
 
 use crate::commands::{Verdict, output};
+
+/// Query rows of a sequence of a single strip.
+const SHORT: u32 = WARPGROUP_ROWS;
 
 /// Fit the constants of the predicted times, which choose kernels, to maps of all variants (--variants all)
 #[derive(clap::Args)]
@@ -24,9 +28,15 @@ pub struct Options {
     /// For kernels by mma.sync, use only the times of these records, if the kernels have changed since the others [default: all]
     #[arg(long, value_name = "RECORD", num_args = 1..)]
     mma_sync: Vec<PathBuf>,
+    /// The same for kernels by mma.sync of 96 columns alone
+    #[arg(long = "mma-sync-96", value_name = "RECORD", num_args = 1..)]
+    mma_sync_96: Vec<PathBuf>,
     /// For kernels with TMA, use only the times of these records, if the others have few points of theirs [default: all]
     #[arg(long, value_name = "RECORD", num_args = 1..)]
     tma: Vec<PathBuf>,
+    /// The same for kernels with TMA and sequences of up to 64 rows alone
+    #[arg(long, value_name = "RECORD", num_args = 1..)]
+    tma_short: Vec<PathBuf>,
     /// Write the constants to this file as Rust: kernel-gpu/contract/src/cost/shipped.rs
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -53,9 +63,16 @@ fn load(path: &Path, options: &Options) -> Result<Map> {
     if is_left_out(&options.split_keys) {
         without_split_keys(&mut map);
     }
-    for (records, kind) in [(&options.mma_sync, Kind::Sm80), (&options.tma, Kind::Sm90Tma)] {
+    if is_left_out(&options.tma_short) {
+        without_short_sequences(&mut map, Kind::Sm90Tma, SHORT);
+    }
+    for (records, kind, columns) in [
+        (&options.mma_sync, Kind::Sm80, None),
+        (&options.mma_sync_96, Kind::Sm80, Some(96)),
+        (&options.tma, Kind::Sm90Tma, None),
+    ] {
         if is_left_out(records) {
-            without_kind(&mut map, kind);
+            without_kind(&mut map, kind, columns);
         }
     }
     Ok(map)
