@@ -49,11 +49,11 @@ sequences! {
     sequence_192: 1 x 2 x 192;
     sequence_255: 1 x 2 x 255;
     sequence_257: 1 x 2 x 257;
-    sequence_511: 1 x 2 x 511;
+    sequence_511: 1 x 1 x 511;
     sequence_512: 1 x 2 x 512;
-    sequence_513: 1 x 2 x 513;
+    sequence_513: 1 x 1 x 513;
     sequence_700: 1 x 1 x 700;
-    sequence_1024: 1 x 1 x 1024;
+    sequence_768: 1 x 1 x 768;
 }
 
 /// Heads enough for every pattern of every distribution.
