@@ -5,7 +5,7 @@ mod source;
 
 use std::collections::BTreeMap;
 
-use contract::config::{Mask, Sequence};
+use contract::config::{Mask, Sequence, WARPGROUP_ROWS};
 use contract::cost::{Constants, Costs, KernelClass, Load};
 use contract::problem::Problem;
 use contract::tile::{Configuration, Grid, Kind};
@@ -132,11 +132,13 @@ pub fn without_kind(map: &mut Map, kind: Kind, columns: Option<u32>) {
     map.header.kernels.retain(|kernel| !is_one(&kernel.config));
 }
 
-/// Removes the times of kernels of `kind` at points of at most `rows` query rows from `map`.
-pub fn without_short_sequences(map: &mut Map, kind: Kind, rows: u32) {
+/// Removes the times of kernels with TMA for sequences of a single strip from `map`.
+pub fn without_short_tma(map: &mut Map) {
     let kernels = &map.header.kernels;
-    let is_one = |name: &str| kernels.iter().any(|kernel| kernel.entry == name && kernel.config.kind() == kind);
-    let is_short = |point: &&mut Point| point.case.problem().is_ok_and(|problem| problem.shape().sequence <= rows);
+    let is_one =
+        |name: &str| kernels.iter().any(|kernel| kernel.entry == name && kernel.config.kind() == Kind::Sm90Tma);
+    let is_short =
+        |point: &&mut Point| point.case.problem().is_ok_and(|problem| problem.shape().sequence <= WARPGROUP_ROWS);
     for point in map.points.iter_mut().filter(is_short) {
         point.results.retain(|outcome| !outcome.kernel.as_deref().is_some_and(is_one));
     }
@@ -423,7 +425,7 @@ mod tests {
         }
         use Since::{MmaSync, MmaSync96, Prefetch, Shares, SplitKeys};
         for (name, [mean, highest], since) in [
-            ("h100", [1.02, 1.35], Shares),
+            ("h100", [1.012, 1.3], Shares),
             ("h200", [1.012, 1.3], Shares),
             ("h100-split-keys", [1.025, 1.3], SplitKeys),
             ("h100-d64-fresh", [1.02, 1.3], MmaSync),
@@ -449,7 +451,7 @@ mod tests {
                 without_kind(&mut map, Kind::Sm80, Some(96));
             }
             if since < Prefetch {
-                without_short_sequences(&mut map, Kind::Sm90Tma, 64);
+                without_short_tma(&mut map);
             }
             // A kernel that is no longer shipped cannot be chosen, and has no constants of its own.
             map.header.kernels.retain(|kernel| VARIANTS.iter().any(|variant| variant.config == kernel.config));

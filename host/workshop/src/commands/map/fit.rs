@@ -4,17 +4,13 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::files;
-use crate::map::fit::{Fit, FittedKernel, fit, source, without_kind, without_short_sequences, without_split_keys};
+use crate::map::fit::{Fit, FittedKernel, fit, source, without_kind, without_short_tma, without_split_keys};
 use crate::map::record::Map;
 use comfy_table::CellAlignment;
-use contract::config::WARPGROUP_ROWS;
 use contract::cost::{Constants, KernelClass};
 use contract::tile::Kind;
 
 use crate::commands::{Verdict, output};
-
-/// Query rows of a sequence of a single strip.
-const SHORT: u32 = WARPGROUP_ROWS;
 
 /// Fit the constants of the predicted times, which choose kernels, to maps of all variants (--variants all)
 #[derive(clap::Args)]
@@ -64,7 +60,7 @@ fn load(path: &Path, options: &Options) -> Result<Map> {
         without_split_keys(&mut map);
     }
     if is_left_out(&options.tma_short) {
-        without_short_sequences(&mut map, Kind::Sm90Tma, SHORT);
+        without_short_tma(&mut map);
     }
     for (records, kind, columns) in [
         (&options.mma_sync, Kind::Sm80, None),
