@@ -10,6 +10,7 @@ mod collectives;
 mod commands;
 mod cores;
 mod cuda_tool;
+mod device_cargo;
 mod device_compiler;
 mod elf;
 mod environment;

@@ -1,6 +1,6 @@
 //! NVIDIA's PTX assembler: finding it, and resource usage of entries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,16 +44,35 @@ pub struct Assembly {
     pub outcome: Result<BTreeMap<String, Resources>, String>,
 }
 
+impl Assembly {
+    /// The same report, for an `architecture` with the same instructions.
+    fn of(&self, architecture: u32) -> Self {
+        let resources =
+            |(name, resources): (&String, &Resources)| (name.clone(), Resources { architecture, ..*resources });
+        let outcome = self.outcome.as_ref().map(|entries| entries.iter().map(resources).collect());
+        Self { architecture, outcome: outcome.map_err(Clone::clone) }
+    }
+}
+
 impl Ptxas {
-    /// Assembles the `ptx` of a family for every architecture of the family, in parallel.
+    /// Assembles the `ptx` of a family for every architecture of the family, in parallel; once for those for which ptxas
+    /// writes the same instructions.
     pub fn assemble_for_all(&self, family: Family, ptx: &Path) -> Vec<Assembly> {
-        let threads = (cores::count() / checked_architectures(family).count()).max(1);
-        thread::scope(|scope| {
-            let assemblies: Vec<_> = checked_architectures(family)
-                .map(|architecture| scope.spawn(move || self.assemble(family, ptx, architecture, threads)))
+        let asked: BTreeSet<u32> = checked_architectures(family).map(instructions_of).collect();
+        // Two at least, so that the last of them does not leave a core idle.
+        let threads = cores::count().div_ceil(asked.len().max(1)).max(2);
+        let reports: BTreeMap<u32, Assembly> = thread::scope(|scope| {
+            let started: Vec<_> = asked
+                .into_iter()
+                .map(|architecture| {
+                    (architecture, scope.spawn(move || self.assemble(family, ptx, architecture, threads)))
+                })
                 .collect();
-            assemblies.into_iter().filter_map(|assembly| assembly.join().ok()).collect()
-        })
+            started.into_iter().filter_map(|(architecture, one)| Some((architecture, one.join().ok()?))).collect()
+        });
+        checked_architectures(family)
+            .filter_map(|architecture| Some(reports.get(&instructions_of(architecture))?.of(architecture)))
+            .collect()
     }
 
     /// Assembles the `ptx` of a family for one architecture into the file `cubin`.
@@ -95,6 +114,15 @@ impl Ptxas {
 /// The architectures the entries of a family are checked for.
 pub fn checked_architectures(family: Family) -> impl Iterator<Item = u32> {
     ARCHITECTURES.iter().map(|limits| limits.architecture).filter(move |architecture| family.runs_on(*architecture))
+}
+
+/// The architecture whose instructions ptxas also writes for `architecture`: code for 8.6 runs on 8.9 (CUDA C++ Programming
+/// Guide, "Binary Compatibility"), and ptxas has no other for our kernels. `cargo xtask ci` compares the reports.
+pub fn instructions_of(architecture: u32) -> u32 {
+    match architecture {
+        89 => 86,
+        own => own,
+    }
 }
 
 /// The target name of an architecture with the features that a family needs.
@@ -188,7 +216,7 @@ mod tests {
     use contract::config::Family;
     use contract::manifest::Resources;
 
-    use super::{Waste, checked_architectures, gpu_name, parse_report};
+    use super::{Assembly, Waste, checked_architectures, gpu_name, instructions_of, parse_report};
 
     const CLEAN: Resources =
         Resources { architecture: 80, registers: 8, spill_stores: 0, spill_loads: 0, stack: 0, static_shared: 1024 };
@@ -247,6 +275,17 @@ ptxas info    : Compile time = 207.052 ms
         };
         assert_eq!(names(Family::Sm80), ["sm_80", "sm_86", "sm_89", "sm_90"]);
         assert_eq!(names(Family::Sm90a), ["sm_90a"]);
+    }
+
+    #[test]
+    fn a_report_stands_for_every_architecture_with_the_same_instructions() {
+        let asked = Assembly { architecture: 86, outcome: parse_report(REPORT, 86) };
+        let same = asked.of(89);
+        assert_eq!((same.architecture, instructions_of(89)), (89, 86));
+        let shared_user = &same.outcome.unwrap()["shared_user"];
+        assert_eq!(*shared_user, Resources { architecture: 89, ..CLEAN });
+        let refused = Assembly { architecture: 86, outcome: Err("no".into()) };
+        assert_eq!(refused.of(89), Assembly { architecture: 89, outcome: Err("no".into()) });
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! manifest) are the same for all. To add one, implement [`CodeGenerator`] in a file of its own and name it in [`Name`].
 
 mod candidate_list;
-mod messages;
 pub mod nvcc;
 mod rust_cuda;
 mod rustc;
@@ -109,12 +108,6 @@ pub trait CodeGenerator: Sync {
         false
     }
 
-    /// Compiles the dependencies of a target's entries, if that has not been done for its GPU.
-    fn prepare(&self, target: &Target) -> Result<()> {
-        let _ = target;
-        Ok(())
-    }
-
     /// Compiles the entries of one target; diagnostics go to the user.
     fn compile(&self, target: &Target) -> Result<Compiled>;
 
@@ -194,8 +187,9 @@ pub fn is_not_installed(error: &anyhow::Error) -> bool {
     error.is::<NotInstalled>()
 }
 
-/// The default code generator; its compiler is provisioned if missing.
+/// The default code generator; its compiler and the library for the device are provisioned if missing.
 pub fn choose(environment: &Environment, workspace: &Workspace) -> Result<Box<dyn CodeGenerator>> {
     let compiler = provision::device_compiler(environment, workspace)?;
-    Ok(Box::new(rustc::Rustc::new(compiler, environment.cargo(), workspace.clone())))
+    let library = provision::device_library(environment, workspace, &compiler)?;
+    Ok(Box::new(rustc::Rustc::new(compiler, library, environment.cargo(), workspace.clone())))
 }

@@ -14,7 +14,8 @@ use ptx_text::dwarf;
 use toml::{Table, Value};
 
 use super::candidate_list::CandidateList;
-use super::{CodeGenerator, Compiled, Package, Target, messages};
+use super::{CodeGenerator, Compiled, Package, Target};
+use crate::device_cargo;
 use crate::device_compiler::TARGET;
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
@@ -64,7 +65,7 @@ impl RustCuda {
             .args(["--features", &format!("{FEATURE},{}", target.cargo_feature)])
             .args(["-Zbuild-std=core,alloc", "--target", TARGET, "--target-dir"])
             .arg(self.target_folder(package, target))
-            .args(["--message-format", messages::format()])
+            .args(["--message-format", device_cargo::format()])
             .env("RUSTC", &self.installation.rustc.path)
             .env("RUSTC_BOOTSTRAP", "1")
             // It would divide the crate into several units, between which nothing is inlined.
@@ -182,7 +183,7 @@ impl CodeGenerator for RustCuda {
     }
 
     fn compile(&self, target: &Target) -> Result<Compiled> {
-        let built = messages::run(self.command(&self.package(target.package)?, target), target.package.name)?;
+        let built = device_cargo::run(self.command(&self.package(target.package)?, target), target.package.name)?;
         let ptx = built.files.iter().find(|file| file.extension().is_some_and(|extension| extension == "ptx"));
         let ptx = ptx.context("the backend left no PTX among the files that cargo names")?;
         let text = fs::read_to_string(ptx).with_context(|| format!("could not read {}", ptx.display()))?;

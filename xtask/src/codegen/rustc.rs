@@ -8,14 +8,11 @@ use contract::manifest;
 use ptx_text::{call_chains, join};
 
 use super::candidate_list::CandidateList;
-use super::{CodeGenerator, Compiled, Target, messages, units};
-use crate::device_compiler::{DeviceCompiler, DeviceLibrary, TARGET, use_shared_libraries};
+use super::{CodeGenerator, Compiled, Target, units};
+use crate::device_cargo;
+use crate::device_compiler::{DeviceCompiler, TARGET, use_shared_libraries};
 use crate::environment::Workspace;
 use crate::files;
-use crate::progress::Step;
-
-/// The package below the kernels.
-const CONTRACT: &str = "fa512-contract";
 
 /// How a package is divided: each entry, which is in a module of its own, is a codegen unit with a copy of everything
 /// that it reaches. The units are compiled side by side, and after an edit only those that it touches; with these flags
@@ -34,38 +31,32 @@ const UNITS: [&str; 4] = [
 #[derive(Clone)]
 pub struct Rustc {
     compiler: DeviceCompiler,
+    /// The system root with its library for the device, where that is not its own.
+    library: Option<PathBuf>,
     cargo: PathBuf,
     workspace: Workspace,
     candidates: Option<CandidateList>,
 }
 
 impl Rustc {
-    /// `cargo` drives the compiler unless it comes with its own.
-    pub fn new(compiler: DeviceCompiler, cargo: PathBuf, workspace: Workspace) -> Self {
+    /// The compiler with the library for the device in the system root `library`, or its own. `cargo` drives it unless it
+    /// comes with its own.
+    pub fn new(compiler: DeviceCompiler, library: Option<PathBuf>, cargo: PathBuf, workspace: Workspace) -> Self {
         let cargo = compiler.own_cargo().unwrap_or(cargo);
-        Self { compiler, cargo, workspace, candidates: None }
+        Self { compiler, library, cargo, workspace, candidates: None }
     }
 
     /// `cargo <subcommand>` for the device half of the package, with diagnostics as JSON.
     fn cargo(&self, subcommand: &str, target: &Target) -> Command {
-        let mut cargo = self.cargo_for(target.package.name, subcommand, target);
-        cargo.args(["--features", target.cargo_feature]);
-        if let Some(candidates) = &self.candidates {
-            candidates.add_to(&mut cargo);
-        }
-        cargo
-    }
-
-    /// `cargo <subcommand>` for the library of `package`, compiled as for `target`.
-    fn cargo_for(&self, package: &str, subcommand: &str, target: &Target) -> Command {
         let mut cargo = Command::new(&self.cargo);
         cargo
             .current_dir(self.workspace.root())
             // Quiet, as several compile at the same time.
-            .args([subcommand, "--quiet", "--package", package, "--lib", "--profile", "device"])
+            .args([subcommand, "--quiet", "--package", target.package.name, "--lib", "--profile", "device"])
+            .args(["--features", target.cargo_feature])
             .args(["--target", TARGET, "--target-dir"])
             .arg(self.target_folder(target))
-            .args(["--message-format", messages::format()])
+            .args(["--message-format", device_cargo::format()])
             .env("RUSTC", &self.compiler.rustc)
             // The target's ABI and inline assembly are unstable; this lets a stable compiler accept them.
             .env("RUSTC_BOOTSTRAP", "1")
@@ -75,8 +66,8 @@ impl Rustc {
             .env_remove("RUSTC_WRAPPER")
             .env_remove("RUSTC_WORKSPACE_WRAPPER");
         use_shared_libraries(&mut cargo, self.compiler.shared_libraries.as_deref());
-        if let DeviceLibrary::Source(_) = self.compiler.library {
-            cargo.arg("-Zbuild-std=core");
+        if let Some(candidates) = &self.candidates {
+            candidates.add_to(&mut cargo);
         }
         cargo
     }
@@ -86,14 +77,10 @@ impl Rustc {
             vec![format!("-Ctarget-cpu={}", target.cpu), format!("-Ctarget-feature=+{}", target.ptx_feature)];
         // Comments, which say through which calls a line was inlined; no instruction changes.
         flags.push("-Zverbose-asm".into());
-        // `.file` then names sources relative to the workspace, and the library's as `rust/…`, on every machine.
+        // `.file` then names sources relative to the workspace on every machine.
         let root = self.workspace.root();
         flags.push(format!("--remap-path-prefix={}=", root.display()));
-        if let DeviceLibrary::Source(source) = &self.compiler.library {
-            // Cargo names what lies inside the workspace by its relative path.
-            let source = source.strip_prefix(root).unwrap_or(source);
-            flags.push(format!("--remap-path-prefix={}=rust", source.display()));
-        }
+        flags.extend(self.library.iter().map(|library| format!("--sysroot={}", library.display())));
         flags
     }
 
@@ -112,11 +99,6 @@ impl Rustc {
         let hash = &files::sha256(way.as_bytes())[..16];
         let name = format!("{}-{}-{hash}", target.package.name, target.cargo_feature);
         self.target_folder(target).join("units").join(name)
-    }
-
-    /// Whether `core` is to be compiled, and nothing was for this GPU so far.
-    fn lacks_core(&self, target: &Target) -> bool {
-        matches!(self.compiler.library, DeviceLibrary::Source(_)) && !self.target_folder(target).exists()
     }
 
     /// The PTX of all units of the build that `folder` remembers.
@@ -142,23 +124,11 @@ impl CodeGenerator for Rustc {
         true
     }
 
-    fn prepare(&self, target: &Target) -> Result<()> {
-        if self.lacks_core(target) {
-            let step = Step::begin(format!("compiling Rust's core for {}", target.cpu));
-            messages::run(self.cargo_for(CONTRACT, "build", target), CONTRACT)?;
-            step.done();
-        }
-        Ok(())
-    }
-
     fn compile(&self, target: &Target) -> Result<Compiled> {
         let folder = self.units_folder(target);
-        if self.lacks_core(target) {
-            eprintln!("xtask: compiling Rust's core for {} first, which takes half a minute", target.cpu);
-        }
         let mut cargo = self.cargo("rustc", target);
         cargo.args(["--", "--emit=asm"]).arg(format!("-Cincremental={}", folder.display())).args(UNITS);
-        let built = messages::run(cargo, target.package.name)?;
+        let built = device_cargo::run(cargo, target.package.name)?;
         units::remove_copies(&built.files)?;
         let ptx = self.units(target, &folder)?;
         Ok(Compiled { ptx: call_chains::from_comments(&ptx), warnings: built.diagnostics })
@@ -176,7 +146,7 @@ impl CodeGenerator for Rustc {
         }
         let mut cargo = self.cargo("check", target);
         cargo.env("RUSTC_WORKSPACE_WRAPPER", clippy);
-        Ok(Some(messages::run(cargo, target.package.name)?.diagnostics))
+        Ok(Some(device_cargo::run(cargo, target.package.name)?.diagnostics))
     }
 }
 
@@ -191,23 +161,17 @@ mod tests {
 
     #[test]
     fn sources_are_named_without_the_folders_of_this_machine() {
-        let remapped = |source: &str| {
-            let compiler = DeviceCompiler {
-                rustc: PathBuf::from("/bin/rustc"),
-                origin: Origin::Provisioned,
-                version_line: "rustc 1.96.0".into(),
-                version: Version(1, 96),
-                library: DeviceLibrary::Source(source.into()),
-                shared_libraries: None,
-            };
-            let workspace = Workspace::new(Path::new("/home/me/fa512").into());
-            let flags = Rustc::new(compiler, "cargo".into(), workspace).rustflags(&FAMILY_TARGETS[0].target);
-            flags
-                .into_iter()
-                .filter_map(|flag| Some(flag.strip_prefix("--remap-path-prefix=")?.to_owned()))
-                .collect::<Vec<_>>()
+        let compiler = DeviceCompiler {
+            rustc: PathBuf::from("/bin/rustc"),
+            origin: Origin::Provisioned,
+            version_line: "rustc 1.96.0".into(),
+            version: Version(1, 96),
+            library: DeviceLibrary::Prebuilt,
+            shared_libraries: None,
         };
-        assert_eq!(remapped("/usr/lib/rust"), ["/home/me/fa512=", "/usr/lib/rust=rust"]);
-        assert_eq!(remapped("/home/me/fa512/.toolchain/rust"), ["/home/me/fa512=", ".toolchain/rust=rust"]);
+        let workspace = Workspace::new(Path::new("/home/me/fa512").into());
+        let flags = Rustc::new(compiler, None, "cargo".into(), workspace).rustflags(&FAMILY_TARGETS[0].target);
+        let remapped = flags.iter().filter_map(|flag| flag.strip_prefix("--remap-path-prefix="));
+        assert_eq!(remapped.collect::<Vec<_>>(), ["/home/me/fa512="]);
     }
 }

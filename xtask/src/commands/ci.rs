@@ -2,19 +2,21 @@
 
 use std::process::Command;
 
-use anyhow::{Result, bail};
-use contract::manifest::{Entry, Manifest};
+use anyhow::{Result, anyhow, bail, ensure};
+use contract::config::Family;
+use contract::manifest::{Entry, Manifest, Module};
 
 use super::{package, ptx, python_test, test};
 use crate::axes;
 use crate::codegen::{self, FAMILY_TARGETS};
+use crate::cores;
 use crate::environment::{Environment, Workspace};
 use crate::outside;
 use crate::process;
 use crate::progress::Step;
 use crate::provision;
 use crate::ptx_folder::PtxFolder;
-use crate::ptxas::{Waste, checked_architectures};
+use crate::ptxas::{Ptxas, Waste, checked_architectures, instructions_of};
 
 /// Checks formatting, lints, documentation, tests, that ptxas accepts every entry without spills, and that kernels with other
 /// values on the tuner's axes are right.
@@ -26,7 +28,7 @@ pub struct Arguments {}
 impl Arguments {
     /// Runs the checks; the error names those that failed.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
-        provision::ptxas(environment, workspace)?;
+        let ptxas = provision::ptxas(environment, workspace)?;
         let folder = ptx::build(environment, workspace, &workspace.ptx())?;
         let cargo = |arguments: &[&str]| {
             let mut cargo = Command::new(environment.cargo());
@@ -35,9 +37,10 @@ impl Arguments {
         };
         let clippy = ["clippy", "--workspace", "--all-targets", "--release", "--", "--deny", "warnings"];
         let doc = ["doc", "--workspace", "--no-deps", "--document-private-items", "--release"];
-        let checks: [(&str, Check<'_>); 9] = [
+        let checks: [(&str, Check<'_>); 10] = [
             ("formatting", Box::new(|| process::run(&mut cargo(&["fmt", "--all", "--check"])))),
             ("ptxas", Box::new(|| check_resources(&folder.manifest))),
+            ("ptxas for GPUs with the same instructions", Box::new(|| check_same_instructions(&ptxas, &folder))),
             ("device half", Box::new(|| lint_device_half(environment, workspace, &folder))),
             ("clippy", Box::new(|| process::run(&mut cargo(&clippy)))),
             ("documentation", Box::new(|| process::run(cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")))),
@@ -99,6 +102,31 @@ fn check_resources(manifest: &Manifest) -> Result<()> {
         bail!("the entries are not what they should be:\n  {}", problems.join("\n  "));
     }
     Ok(())
+}
+
+/// ptxas must report for an architecture what the manifest took over from one with the same instructions.
+fn check_same_instructions(ptxas: &Ptxas, folder: &PtxFolder) -> Result<()> {
+    for (family, module) in families(&folder.manifest) {
+        for architecture in checked_architectures(family).filter(|one| instructions_of(*one) != *one) {
+            let assembly = ptxas.assemble(family, &folder.path.join(&module.file), architecture, cores::count());
+            let reported = assembly.outcome.map_err(|messages| anyhow!("sm_{architecture}: {messages}"))?;
+            for entry in &module.entries {
+                let taken_over = entry.resources.iter().find(|resources| resources.architecture == architecture);
+                ensure!(
+                    taken_over == reported.get(&entry.name),
+                    "ptxas reports other resources of {} for sm_{architecture} than for sm_{}",
+                    entry.name,
+                    instructions_of(architecture),
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The modules with the families of their entries.
+fn families(manifest: &Manifest) -> impl Iterator<Item = (Family, &Module)> {
+    manifest.modules.iter().filter_map(|module| Some((module.entries.first()?.family(), module)))
 }
 
 fn resource_problem(entry: &Entry, architecture: u32) -> Option<String> {

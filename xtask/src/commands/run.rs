@@ -5,12 +5,11 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
-use contract::config::Family;
 use contract::variants::{VARIANTS, Variant};
 
 use super::ptx;
 use crate::cargo_build;
-use crate::codegen::{Choice, FAMILY_TARGETS};
+use crate::codegen::Choice;
 use crate::environment::{Environment, Workspace};
 use crate::output::print_line;
 use crate::process;
@@ -38,12 +37,6 @@ impl Arguments {
         // What can be provisioned is, while the program is built: an error ends that.
         let build = cargo_build::begin_fa512(environment, workspace)?;
         let code_generator = self.code_generator.open(environment, workspace)?;
-        if !has_driver(environment) {
-            FAMILY_TARGETS
-                .iter()
-                .filter(|target| target.family == SIMULATED)
-                .try_for_each(|target| code_generator.prepare(&target.target))?;
-        }
         let program = cargo_build::finish_fa512(build)?;
         let mut fa512 = Command::new(&program);
         fa512.arg("run").args(&self.arguments);
@@ -68,14 +61,6 @@ impl Arguments {
         }
         process::hand_over(&mut fa512)
     }
-}
-
-/// The family that runs where no GPU does, unless the arguments ask for an older one.
-const SIMULATED: Family = Family::Sm90a;
-
-/// Whether the kernel has NVIDIA's driver, and a GPU may be there of whichever family.
-fn has_driver(environment: &Environment) -> bool {
-    ["/proc/driver/nvidia", "/dev/dxg"].iter().any(|path| environment.system(path).exists())
 }
 
 /// What has to be compiled for a run.

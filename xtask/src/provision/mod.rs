@@ -4,6 +4,7 @@
 //! so that an interruption leaves either nothing or the whole tool. Downloads are kept until then and resumed.
 
 mod debian;
+mod device_library;
 #[cfg(test)]
 mod tests;
 mod wheel;
@@ -20,6 +21,7 @@ use crate::files;
 use crate::nvcc::Nvcc;
 use crate::ptxas::Ptxas;
 use crate::zigbuild::{self, Zigbuild};
+pub use device_library::device_library;
 
 /// The device compiler of this machine; provisioned from Debian packages when there is none.
 pub fn device_compiler(environment: &Environment, workspace: &Workspace) -> Result<DeviceCompiler> {
