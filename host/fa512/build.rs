@@ -12,6 +12,8 @@ mod split;
 
 /// Environment variable that names a folder written by `cargo xtask ptx`.
 const PTX_FOLDER: &str = "FA512_PTX_DIR";
+/// Environment variable that says whether the line tables of such PTX are embedded: `kept` or `left-out`, as in packages.
+const LINE_TABLES: &str = "FA512_LINE_TABLES";
 /// The PTX files in such a folder that hold kernels. Other files there (probes) are not shipped.
 const PTX_FILES: [&str; 2] = ["sm_90a.ptx", "sm_80.ptx"];
 
@@ -24,6 +26,7 @@ fn main() {
         return;
     }
     println!("cargo::rerun-if-env-changed={PTX_FOLDER}");
+    println!("cargo::rerun-if-env-changed={LINE_TABLES}");
     let table = match find(&out) {
         Ok(Some(folder)) => table(&folder),
         Ok(None) => {
@@ -72,16 +75,25 @@ fn find(out: &Path) -> Result<Option<PathBuf>, String> {
             None => Ok(None),
         };
     }
+    let lines = lines()?;
     let mut entries = Vec::new();
     for file in files.iter().filter(|file| file.is_file()) {
         let ptx = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        entries.extend(
-            split::split(&ptx, split::Lines::Kept).map_err(|refusal| format!("{}: {refusal}", file.display()))?,
-        );
+        entries.extend(split::split(&ptx, lines).map_err(|refusal| format!("{}: {refusal}", file.display()))?);
     }
     let folder = out.join("kernels");
     package::write(&folder, &entries)?;
     Ok(Some(folder))
+}
+
+/// Whether line tables are embedded: they are unless [`LINE_TABLES`] says otherwise, so that findings name lines of the checkout.
+fn lines() -> Result<split::Lines, String> {
+    match env::var_os(LINE_TABLES) {
+        None => Ok(split::Lines::Kept),
+        Some(value) if value == "kept" => Ok(split::Lines::Kept),
+        Some(value) if value == "left-out" => Ok(split::Lines::LeftOut),
+        Some(value) => Err(format!("{LINE_TABLES} is {value:?}; it may be `kept` or `left-out`")),
+    }
 }
 
 /// Source text of a slice of `Embedded`, with an element per kernel in `folder`.

@@ -10,3 +10,6 @@ pub mod split;
 
 /// The PTX files of a folder that hold kernels which are shipped.
 pub const PTX_FILES: [&str; 2] = ["sm_90a.ptx", "sm_80.ptx"];
+
+/// What makes the library's build script embed kernels as they are shipped: an environment variable and its value.
+pub const WITHOUT_LINE_TABLES: (&str, &str) = ("FA512_LINE_TABLES", "left-out");

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::environment::{Environment, Workspace};
 use crate::files;
+use crate::kernels;
 use crate::portable;
 use crate::process;
 use crate::progress::Step;
@@ -15,14 +16,14 @@ use crate::zigbuild::Zigbuild;
 
 /// What builds the wheel.
 const MATURIN: &str = "maturin==1.16.0";
-/// Most bytes of a wheel.
-const MOST_BYTES: u64 = 12_000_000;
+/// Most bytes of a wheel that is shipped.
+const MOST_BYTES: u64 = 8_000_000;
 
 /// How the native half is linked.
 pub enum Linker<'a> {
-    /// For this machine.
+    /// For this machine and its checkout: kernels with their line tables.
     Native,
-    /// For the oldest C library that the C interface runs with, too.
+    /// As it is shipped: for the oldest C library that the C interface runs with, too.
     Portable(&'a Zigbuild),
 }
 
@@ -93,6 +94,7 @@ pub fn build_wheel(
     match linker {
         Linker::Native => maturin.args(["--compatibility", "linux"]),
         Linker::Portable(zigbuild) => maturin
+            .env(kernels::WITHOUT_LINE_TABLES.0, kernels::WITHOUT_LINE_TABLES.1)
             .args(["--zig", "--target", portable::TARGET, "--compatibility"])
             .arg(format!("manylinux_{}", portable::GLIBC.replace('.', "_")))
             .env("CARGO_ZIGBUILD_ZIG_PATH", zigbuild.zig()),
@@ -101,7 +103,7 @@ pub fn build_wheel(
     let wheels: Vec<PathBuf> = fs::read_dir(&fresh)?.flatten().map(|entry| entry.path()).collect();
     let [wheel] = wheels.as_slice() else { bail!("maturin left {} files, not one wheel", wheels.len()) };
     let bytes = fs::metadata(wheel)?.len();
-    if bytes > MOST_BYTES {
+    if bytes > MOST_BYTES && matches!(linker, Linker::Portable(_)) {
         bail!("{} has {bytes} bytes, more than {MOST_BYTES}", wheel.display());
     }
     let placed = out.join(wheel.file_name().context("a wheel has a name")?);

@@ -38,7 +38,7 @@ impl fmt::Display for Refusal {
 
 /// Whether line tables are kept. Findings and profiles need them to name the Rust line. The machine code is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(dead_code, reason = "a package has none, and what a checkout builds has them")]
+#[allow(dead_code, reason = "`cargo xtask package` never keeps them")]
 pub enum Lines {
     /// Removed: nothing that is shipped reads them, and they are half of the text.
     #[default]

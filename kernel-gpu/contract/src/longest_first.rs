@@ -3,14 +3,11 @@
 //! Within a group of heads, the last tile of each head comes first, then the second to last of each, and so on. The shortest
 //! items come at the end and even out the load ("longest processing time first"; R. L. Graham, "Bounds on Multiprocessing
 //! Timing Anomalies", 1969). A group is all heads if their K and V fit into L2 together. Otherwise groups are smaller, since
-//! every block would read other K and V from memory in each round.
+//! every block would read other K and V from memory in each round, unless smaller ones would load the blocks too unevenly.
 
 use core::num::NonZeroU32;
 
 use crate::divisor::Divisor;
-
-/// Bytes of K and V that blocks share in L2, per multiprocessor: on an H100 33 of its 50 MB.
-const SHARED_BYTES: u64 = 256 << 10;
 
 /// How the heads of a launch are grouped.
 #[repr(C)]
@@ -26,6 +23,23 @@ pub struct HeadGroups {
     last: u32,
     /// Binary logarithm of the number of tiles of a head kept together, in kernels that ask for it.
     together: u32,
+}
+
+/// The heads of a launch, and what computes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heads {
+    /// Their number, over all batch entries.
+    pub number: NonZeroU32,
+    /// Query tiles of a head; at most 2³¹ of all heads.
+    pub tiles: NonZeroU32,
+    /// Rows of a tile.
+    pub rows: u32,
+    /// Concurrent blocks.
+    pub blocks: NonZeroU32,
+    /// Whether each block's items are known from the start, as in a persistent grid; otherwise a free block gets the next.
+    pub is_dealt: bool,
+    /// Whether K and V of all heads fit into L2 together.
+    pub keys_fit_l2: bool,
 }
 
 /// Minimum rows of a tile, and minimum tiles of a head, for which grouping pays if the K and V of all heads do not fit into L2
@@ -44,18 +58,19 @@ impl HeadGroups {
         Self::of(heads, heads, tiles)
     }
 
-    /// Groups of `heads` heads, each of `tiles` query tiles of `rows` rows, at most 2³¹ tiles in total, on `blocks` concurrent
-    /// blocks, with `key_bytes` bytes of K and V per multiprocessor.
+    /// The groups of the heads of a launch.
     ///
     /// Every group but the last is a whole number of rounds, at least two, so that all blocks finish it at about the same time.
     /// Heads come one by one if tiles or heads are so small that reading K and V would take longer than computing.
     #[inline]
-    pub const fn new(heads: NonZeroU32, tiles: NonZeroU32, rows: u32, blocks: NonZeroU32, key_bytes: u64) -> Self {
-        if key_bytes <= SHARED_BYTES {
+    pub const fn new(all: &Heads) -> Self {
+        let &Heads { number: heads, tiles, rows, blocks, .. } = all;
+        if all.keys_fit_l2 {
             return Self::one(heads, tiles);
         }
         if rows < FEWEST_ROWS || tiles.get() < FEWEST_TILES {
-            return Self::of(heads, NonZeroU32::MIN, tiles);
+            let group = if all.is_dealt && is_too_uneven(all) { heads } else { NonZeroU32::MIN };
+            return Self::of(heads, group, tiles);
         }
         let together = tiles_together(heads.get(), tiles.get(), rows, blocks.get());
         let of_a_round = blocks.get() / greatest_common_divisor(blocks.get(), tiles.get());
@@ -131,6 +146,39 @@ const fn tiles_together(heads: u32, tiles: u32, rows: u32, blocks: u32) -> u32 {
     together
 }
 
+/// Rounds from which on heads that come one by one load the blocks evenly.
+const EVEN_ROUNDS: u32 = 12;
+
+/// Whether the busiest block would compute so much more than the mean, if heads came one by one, that reading K and V again takes less
+/// time. That takes the longer, the fewer rows a read serves. Measured (docs/results/map.md).
+#[inline]
+const fn is_too_uneven(heads: &Heads) -> bool {
+    let percent = match heads.rows {
+        256.. => 115,
+        192.. => 130,
+        FEWEST_ROWS.. => 165,
+        _ => return false,
+    };
+    let (tiles, blocks) = (heads.tiles.get(), heads.blocks.get());
+    let items = heads.number.get().saturating_mul(tiles);
+    if items >= EVEN_ROUNDS.saturating_mul(blocks) {
+        return false;
+    }
+    // Tiles of keys that a block's items attend to: fewer than 2³² in so few rounds.
+    let (mut busiest, mut block) = (0, 0);
+    while block < blocks {
+        let (mut load, mut round) = (0, 0);
+        while let Some(item) = longest_first_item(round, block, blocks, items) {
+            load += tiles - item % tiles;
+            round += 1;
+        }
+        busiest = if load > busiest { load } else { busiest };
+        block += 1;
+    }
+    let all = items as u64 * (tiles as u64 + 1) / 2;
+    busiest as u64 * blocks as u64 * 100 > all * percent
+}
+
 #[inline]
 const fn greatest_common_divisor(mut one: u32, mut other: u32) -> u32 {
     while other != 0 {
@@ -171,6 +219,12 @@ mod tests {
         NonZeroU32::new(number).expect("a positive number")
     }
 
+    /// The groups of `heads` heads of `tiles` tiles of `rows` rows, dealt to `blocks` blocks.
+    fn groups((heads, tiles, rows): (u32, u32, u32), blocks: u32, keys_fit_l2: bool) -> HeadGroups {
+        let [number, tiles, blocks] = [heads, tiles, blocks].map(positive);
+        HeadGroups::new(&Heads { number, tiles, rows, blocks, is_dealt: true, keys_fit_l2 })
+    }
+
     /// Head and rank of every item, in order.
     fn order(groups: HeadGroups, heads: u32, tiles: u32, together: u32) -> Vec<(u32, u32)> {
         let place = |item| groups.head_and_rank(item, (tiles, together), |n, by| by.divide(n), |n| n);
@@ -182,8 +236,8 @@ mod tests {
         for (heads, tiles, blocks) in
             [(1, 1, 1), (1, 9, 4), (7, 3, 2), (8, 9, 4), (33, 5, 4), (200, 10, 132), (9, 2, 114)]
         {
-            for key_bytes in [0, u64::MAX] {
-                let groups = HeadGroups::new(positive(heads), positive(tiles), 256, positive(blocks), key_bytes);
+            for keys_fit_l2 in [true, false] {
+                let groups = groups((heads, tiles, 256), blocks, keys_fit_l2);
                 let expected: BTreeSet<_> =
                     (0..heads).flat_map(|head| (0..tiles).map(move |rank| (head, rank))).collect();
                 for together in 0..4 {
@@ -198,46 +252,68 @@ mod tests {
     }
 
     /// The number of tiles of its head that come before each item.
-    fn ranks(heads: u32, tiles: u32, rows: u32, blocks: u32, key_bytes: u64) -> Vec<u32> {
-        let groups = HeadGroups::new(positive(heads), positive(tiles), rows, positive(blocks), key_bytes);
-        order(groups, heads, tiles, 0).into_iter().map(|(_, rank)| rank).collect()
+    fn ranks((heads, tiles, rows): (u32, u32, u32), blocks: u32, keys_fit_l2: bool) -> Vec<u32> {
+        order(groups((heads, tiles, rows), blocks, keys_fit_l2), heads, tiles, 0)
+            .into_iter()
+            .map(|(_, rank)| rank)
+            .collect()
     }
 
     #[test]
     fn the_longest_tiles_of_a_group_come_first() {
-        let one = ranks(6, 3, 256, 2, 0);
+        let one = ranks((6, 3, 256), 2, true);
         assert!(one.is_sorted(), "all heads are one group: {one:?}");
         // A group of 4 heads has 36 tiles, which 4 blocks compute in 9 rounds; the other heads are in the last group.
-        let several = ranks(9, 9, 256, 4, u64::MAX);
+        let several = ranks((9, 9, 256), 4, false);
         assert!(several[..36].is_sorted() && several[36..].is_sorted() && several[36] == 0, "{several:?}");
     }
 
     #[test]
     fn tiles_of_a_head_come_together_where_each_would_read_its_keys_from_memory() {
-        let groups = |heads, tiles, rows, key_bytes| {
-            HeadGroups::new(positive(heads), positive(tiles), rows, positive(132), key_bytes)
-        };
-        assert_eq!(groups(137, 23, 128, 0).together(), 0, "all of K and V are in L2");
-        assert_eq!(groups(137, 23, 128, u64::MAX).together(), 3, "eight tiles of 128 rows");
-        assert_eq!(groups(137, 12, 128, u64::MAX).together(), 2, "the shortest tiles come last");
-        assert_eq!(
-            groups(16, 23, 128, u64::MAX).together(),
-            0,
-            "blocks compute eight tiles of each head at the same time"
-        );
-        let first: Vec<_> = order(groups(137, 23, 128, u64::MAX), 137, 23, 3).into_iter().take(17).collect();
+        let of = |heads, tiles, keys_fit_l2| groups((heads, tiles, 128), 132, keys_fit_l2);
+        assert_eq!(of(137, 23, true).together(), 0, "all of K and V are in L2");
+        assert_eq!(of(137, 23, false).together(), 3, "eight tiles of 128 rows");
+        assert_eq!(of(137, 12, false).together(), 2, "the shortest tiles come last");
+        assert_eq!(of(16, 23, false).together(), 0, "blocks compute eight tiles of each head at the same time");
+        let first: Vec<_> = order(of(137, 23, false), 137, 23, 3).into_iter().take(17).collect();
         let run = |head| (0..8).map(move |rank| (head, rank));
         assert_eq!(first, (0..2).flat_map(run).chain([(2, 0)]).collect::<Vec<_>>());
-        let last = order(groups(137, 23, 128, u64::MAX), 137, 23, 3)[137 * 16..].to_vec();
+        let last = order(of(137, 23, false), 137, 23, 3)[137 * 16..].to_vec();
         assert!(last.is_sorted_by_key(|&(_, rank)| rank), "fewer than eight are left of each: {last:?}");
     }
 
     #[test]
     fn heads_come_one_by_one_where_tiles_are_small_or_few() {
         for (tiles, rows) in [(9, 64), (7, 256)] {
-            let ranks = ranks(9, tiles, rows, 4, u64::MAX);
+            let ranks = ranks((9, tiles, rows), 4, false);
             assert!(ranks.chunks(tiles as usize).all(<[u32]>::is_sorted), "{ranks:?}");
         }
+    }
+
+    #[test]
+    fn heads_do_not_come_one_by_one_where_that_is_more_uneven_than_reading_keys_again_costs() {
+        // Measured on 132 multiprocessors: µs with one group, and head by head (docs/results/map.md).
+        for ((heads, tiles, rows), [one, by_head]) in [
+            ((110, 5, 256), [50.7, 69.0]),
+            ((71, 7, 256), [60.1, 77.6]),
+            ((84, 6, 256), [54.1, 48.1]),
+            ((97, 7, 192), [73.2, 82.5]),
+            ((147, 4, 192), [50.2, 43.3]),
+            ((76, 7, 128), [43.7, 40.8]),
+            ((122, 7, 128), [83.8, 59.6]),
+        ] {
+            let ranks = ranks((heads, tiles, rows), 132, false);
+            assert_eq!(ranks.is_sorted(), one < by_head, "{heads} heads of {tiles} tiles of {rows} rows");
+        }
+        let free = Heads {
+            number: positive(110),
+            tiles: positive(5),
+            rows: 256,
+            blocks: positive(132),
+            is_dealt: false,
+            keys_fit_l2: false,
+        };
+        assert_eq!(HeadGroups::new(&free).last, 109, "free blocks take the next item");
     }
 
     #[test]
@@ -254,8 +330,8 @@ mod tests {
     }
 
     /// Keys that the busiest block attends to, over the mean.
-    fn unevenness(heads: u32, tiles: u32, blocks: u32, key_bytes: u64) -> f64 {
-        let groups = HeadGroups::new(positive(heads), positive(tiles), 256, positive(blocks), key_bytes);
+    fn unevenness(heads: u32, tiles: u32, blocks: u32, keys_fit_l2: bool) -> f64 {
+        let groups = groups((heads, tiles, 256), blocks, keys_fit_l2);
         let load = |block: u32| -> u32 {
             let items = (0..).map_while(|round| longest_first_item(round, block, blocks, heads * tiles));
             items.map(|item| tiles - groups.head_and_rank(item, (tiles, 0), |n, by| by.divide(n), |n| n).1).sum()
@@ -266,12 +342,13 @@ mod tests {
 
     #[test]
     fn blocks_are_loaded_evenly_where_they_have_several_items() {
-        // Batch × heads, tiles of 256 rows, K and V of 64 columns: formerly the worst of a map (docs/results/map.md).
-        let head_bytes = |tiles: u32| u64::from(tiles) * 256 * 256;
+        // Batch × heads, tiles of 256 rows: formerly the worst of a map (docs/results/map.md).
         for (heads, tiles) in
             [(10, 29), (20, 15), (55, 10), (12, 32), (25, 18), (50, 11), (42, 32), (200, 10), (106, 21)]
         {
-            let uneven = unevenness(heads, tiles, 132, u64::from(heads) * head_bytes(tiles) / 132);
+            // K and V of 64 columns.
+            let keys_fit_l2 = heads * tiles * 64 <= 132 * 208;
+            let uneven = unevenness(heads, tiles, 132, keys_fit_l2);
             assert!(uneven < 1.12, "{heads} heads of {tiles} tiles: the busiest block has {uneven:.3} of the mean");
         }
     }

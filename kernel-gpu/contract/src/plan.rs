@@ -11,14 +11,14 @@ use crate::divisor::Divisor;
 use crate::geometry::{blocks, query_tiles, work_items};
 use crate::gpu::Gpu;
 use crate::last_round::LastRound;
-use crate::longest_first::HeadGroups;
+use crate::longest_first::{HeadGroups, Heads};
 use crate::packed::{self, Lengths, Packing};
 use crate::problem::{Problem, Slopes};
 use crate::refusal::Refusal;
 use crate::split_keys::Split;
 use crate::tensor::Tensor;
 use crate::tensor_map::{self, TensorMap};
-use crate::tile::Configuration;
+use crate::tile::{Configuration, Grid};
 use crate::variants::Variant;
 
 use addresses::FirstElements;
@@ -90,7 +90,7 @@ impl<'a> Plan<'a> {
             query_tiles: Divisor::new(positive(query_tiles)),
             work_items: positive(work_items),
             last_round: last_round(&variant, work_items, blocks),
-            head_groups: head_groups(problem, (query_tiles, config.block_m()), blocks.min(side_by_side), gpu),
+            head_groups: head_groups(problem, config, query_tiles, blocks.min(side_by_side), gpu),
         };
         let shared_bytes = config.shared_bytes_of_launch(blocks, gpu.multiprocessors);
         Ok(Self { variant, problem: *problem, blocks: blocks * cluster, cluster, shared_bytes, args })
@@ -307,16 +307,32 @@ fn last_round(variant: &Variant<'_>, work_items: u32, blocks: u32) -> LastRound 
     }
 }
 
-/// The groups of heads if items differ in length, with `side_by_side` concurrent blocks. Packed sequences have
-/// another order.
-fn head_groups(problem: &Problem, (tiles, rows): (u32, u32), side_by_side: u32, gpu: &Gpu<'_>) -> HeadGroups {
+/// The groups of heads if items of `tiles` tiles differ in length, with `side_by_side` concurrent blocks. Packed sequences
+/// have another order.
+fn head_groups(problem: &Problem, config: Configuration, tiles: u32, side_by_side: u32, gpu: &Gpu<'_>) -> HeadGroups {
     let (shape, tiles) = (problem.shape(), positive(tiles));
     let heads = positive(shape.batch).saturating_mul(positive(shape.heads));
+    let Some(blocks) = NonZeroU32::new(side_by_side).filter(|_| problem.packing().is_none()) else {
+        return HeadGroups::one(heads, tiles);
+    };
     let key_rows = u64::from(shape.batch) * u64::from(shape.kv_heads) * u64::from(shape.kv_sequence);
     let key_bytes = key_rows * 2 * shape.row_bytes() / u64::from(gpu.multiprocessors.max(1));
-    match NonZeroU32::new(side_by_side) {
-        Some(blocks) if problem.packing().is_none() => HeadGroups::new(heads, tiles, rows, blocks, key_bytes),
-        _ => HeadGroups::one(heads, tiles),
+    HeadGroups::new(&Heads {
+        number: heads,
+        tiles,
+        rows: config.block_m(),
+        blocks,
+        is_dealt: matches!(config.grid(), Grid::Persistent),
+        keys_fit_l2: key_bytes <= shared_bytes(config),
+    })
+}
+
+/// Bytes of K and V that blocks share in L2 while Q and O pass through it, per multiprocessor: on an H100 33 of its 50 MB, or
+/// 27 with the faster kernels, in which more passes. Measured (docs/results/map.md).
+const fn shared_bytes(config: Configuration) -> u64 {
+    match config {
+        Configuration::Sm90Tma(_) => 208 << 10,
+        Configuration::Sm80(_) | Configuration::Sm90CpAsync(_) => 256 << 10,
     }
 }
 

@@ -133,7 +133,9 @@ impl Drop for Kernels {
 fn pack_c(workspace: &Workspace, zigbuild: &Zigbuild, out: &Path) -> Result<PathBuf> {
     let folder = out.join(format!("fa512-c-{}-x86_64-linux", env!("CARGO_PKG_VERSION")));
     let step = Step::begin(format!("building the C library for glibc {}", portable::GLIBC));
-    process::run(&mut portable::build(zigbuild, workspace, portable::RELEASE, &["--package", "fa512-c"]))?;
+    let mut build = portable::build(zigbuild, workspace, portable::RELEASE, &["--package", "fa512-c"]);
+    let (variable, value) = kernels::WITHOUT_LINE_TABLES;
+    process::run(build.env(variable, value))?;
     step.done();
     let built = workspace.root().join("target").join(portable::TARGET).join(portable::RELEASE);
     let shared = built.join("libfa512.so");

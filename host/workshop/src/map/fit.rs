@@ -438,6 +438,11 @@ mod tests {
             ("lines/h100-any-3", [1.04, 1.35], MmaSync96),
             ("prefetch/h100-short", [1.01, 1.1], Prefetch),
             ("prefetch/h100-mid", [1.03, 1.3], Prefetch),
+            ("tiles-96/h100-mid", [1.03, 1.3], Prefetch),
+            ("tiles-96/h100-long", [1.03, 1.3], Prefetch),
+            ("tiles-96/h100-heads", [1.01, 1.1], Prefetch),
+            ("tiles-96/h100-any", [1.03, 1.2], Prefetch),
+            ("tiles-96/h100-short", [1.02, 1.1], Prefetch),
         ] {
             let path = format!("{}/../../docs/results/map/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
             let mut map = Map::load(path.as_ref()).unwrap();

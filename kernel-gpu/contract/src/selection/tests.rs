@@ -283,15 +283,16 @@ fn without_predictions_the_narrowest_tiles_that_hold_a_row_are_chosen_whatever_i
 
 #[test]
 fn wide_tiles_of_the_preferred_family_come_before_narrow_ones_of_another() {
+    let is_exact = |variant: &Variant<'_>| variant.config.columns() == 96;
     let chosen = |architecture| {
         let shape = Shape::new(1, 8, 38_400).with_head_dim(96);
         let problem = Problem::new(shape, Mask::Full, Layout::Bshd).unwrap().packed(Packing::new(75, 512)).unwrap();
-        let variants = VARIANTS.iter().copied();
+        let variants = VARIANTS.iter().copied().filter(|one| one.family() == Family::Sm80 || !is_exact(one));
         let choice = choose(variants, &[], None.into_iter(), &problem, &gpu("", architecture));
         let variant = choice.unwrap_or_else(|none| panic!("{none}")).plan.variant();
         (variant.family(), variant.config.columns())
     };
-    assert_eq!(chosen(90), (Family::Sm90a, 128), "no packed TMA kernel has 96 columns");
+    assert_eq!(chosen(90), (Family::Sm90a, 128));
     assert_eq!(chosen(80), (Family::Sm80, 96));
 }
 
