@@ -70,6 +70,8 @@ counters! {
     global_bytes_read,
     /// Bytes stored to global memory by lanes.
     global_bytes_written,
+    /// Prefetches of boxes wholly outside their tensor map. They have no effect, but read memory (docs/results/map.md).
+    prefetches_outside,
     /// Instructions that access local memory (spills and indexed arrays).
     local_memory_instructions,
 }

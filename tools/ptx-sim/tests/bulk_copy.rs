@@ -294,6 +294,14 @@ fn so_does_the_prefetch_of_one() {
 }
 
 #[test]
+fn prefetches_of_boxes_wholly_outside_are_counted() {
+    let prefetches = [0, 8, 15, 16, -4]
+        .map(|row| format!("@%leader cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%map, {{0, {row}}}];\n"));
+    let report = tensor_kernel(map(Swizzle::Bytes64), &prefetches.concat()).run().report;
+    assert_eq!(report.counters.prefetches_outside, 2, "the boxes at rows 15 and 16 of a tensor of 15: {report:?}");
+}
+
+#[test]
 fn stores_of_boxes() {
     // A box comes in and goes out again at another place; what lies outside the tensor is not written.
     let body = format!(

@@ -345,6 +345,7 @@ fn prefetch_source(context: &mut Context<'_>, faults: &mut Faults, lane: usize, 
         && let Some(tile) = tile(context, faults, lane, *map, coordinates)
         && tile.rows_to_load().is_empty()
     {
+        context.cluster.counters.prefetches_outside += 1;
         check_beginning(context, faults, lane, tile.map.address);
     }
 }

@@ -99,6 +99,13 @@ impl Record {
         Self { code_generator: Some(manifest.code_generator.clone()), ptxas: manifest.ptxas.clone(), counters }
     }
 
+    /// Entries and cases in which `counter` is not zero.
+    pub fn positive(&self, counter: &str) -> Vec<(&str, &str)> {
+        let cases = self.counters.iter().flat_map(|(entry, cases)| cases.iter().map(move |case| (entry, case)));
+        let is_positive = |counters: &BTreeMap<String, u64>| counters.get(counter).is_some_and(|count| *count > 0);
+        cases.filter_map(|(entry, (case, counters))| is_positive(counters).then_some((&**entry, &**case))).collect()
+    }
+
     fn get(&self, [entry, case, counter]: &[String; 3]) -> Option<u64> {
         self.counters.get(entry)?.get(case)?.get(counter).copied()
     }
