@@ -111,3 +111,28 @@ fn take_library(built: &Path, name: &str, libraries: &Path) -> Result<()> {
     }
     bail!("cargo left no library {name} in {}", built.display())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::take_library;
+
+    #[test]
+    fn a_library_is_taken_with_its_name_and_without_its_metadata() {
+        let folder = TempDir::new().unwrap();
+        let (built, libraries) = (folder.path().join("deps"), folder.path().join("lib"));
+        fs::create_dir_all(&built).unwrap();
+        fs::create_dir_all(&libraries).unwrap();
+        for file in ["libcore-1.rmeta", "core-1.d", "libcore-1.rlib", "libcompiler_builtins-2.rlib"] {
+            fs::write(built.join(file), file).unwrap();
+        }
+        take_library(&built, "core", &libraries).unwrap();
+        let taken: Vec<_> = fs::read_dir(&libraries).unwrap().map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(taken, ["libcore-1.rlib"]);
+        let error = take_library(&built, "core", &libraries).unwrap_err().to_string();
+        assert!(error.contains("cargo left no library core in"), "{error}");
+    }
+}
