@@ -90,7 +90,7 @@ impl<'a> Plan<'a> {
             query_tiles: Divisor::new(positive(query_tiles)),
             work_items: positive(work_items),
             last_round: last_round(&variant, work_items, blocks),
-            head_groups: head_groups(problem, config, query_tiles, blocks.min(side_by_side), gpu),
+            head_groups: head_groups(problem, &variant, query_tiles, blocks.min(side_by_side), gpu),
         };
         let shared_bytes = config.shared_bytes_of_launch(blocks, gpu.multiprocessors);
         Ok(Self { variant, problem: *problem, blocks: blocks * cluster, cluster, shared_bytes, args })
@@ -307,12 +307,13 @@ fn last_round(variant: &Variant<'_>, work_items: u32, blocks: u32) -> LastRound 
     }
 }
 
-/// The groups of heads if items of `tiles` tiles differ in length, with `side_by_side` concurrent blocks. Packed sequences
-/// have another order.
-fn head_groups(problem: &Problem, config: Configuration, tiles: u32, side_by_side: u32, gpu: &Gpu<'_>) -> HeadGroups {
-    let (shape, tiles) = (problem.shape(), positive(tiles));
+/// The groups of heads of `tiles` tiles, with `side_by_side` concurrent blocks. Only a causal kernel that is not for packed
+/// sequences reads them: the others have another order.
+fn head_groups(problem: &Problem, variant: &Variant<'_>, tiles: u32, side_by_side: u32, gpu: &Gpu<'_>) -> HeadGroups {
+    let (shape, config, tiles) = (problem.shape(), variant.config, positive(tiles));
     let heads = positive(shape.batch).saturating_mul(positive(shape.heads));
-    let Some(blocks) = NonZeroU32::new(side_by_side).filter(|_| problem.packing().is_none()) else {
+    let is_grouped = variant.mask == Mask::Causal && problem.packing().is_none();
+    let Some(blocks) = NonZeroU32::new(side_by_side).filter(|_| is_grouped) else {
         return HeadGroups::one(heads, tiles);
     };
     let key_rows = u64::from(shape.batch) * u64::from(shape.kv_heads) * u64::from(shape.kv_sequence);
