@@ -101,10 +101,7 @@ macro_rules! entries {
 
             entry! {
                 $kind $entry, $element, sequence::$sequence $(<$length>)?, mask::$mask, [$($scores)?],
-                match contract::variants::config_of(stringify!($entry)) {
-                    contract::tile::Configuration::$kind(tile) => tile,
-                    _ => panic!("the variant list says another kind"),
-                }
+                contract::variants::tiles::$entry
             }
         })*
     };

@@ -398,48 +398,32 @@ macro_rules! list {
         /// The variants of this build, in order of preference among those that accept a problem and run on a device.
         // One constant each: all in the body of one constant take the compiler six seconds.
         pub const VARIANTS: &[Variant<'static>] = &[$({
-            const CONFIG: Configuration = Configuration::$kind(tile!($kind, $($config)*));
             const VARIANT: Variant<'static> = Variant {
                 entry: stringify!($entry),
-                config: CONFIG,
+                config: Configuration::$kind(tiles::$entry),
                 element: Element::$element,
                 sequence: Sequence::$sequence $(($length))?,
                 mask: Mask::$mask,
                 scores: scores!($($scores)?),
-                waits_for_previous_grid: CONFIG.uses_tensor_maps(),
+                waits_for_previous_grid: Configuration::$kind(tiles::$entry).uses_tensor_maps(),
             };
             VARIANT
         }),*];
+
+        /// The tile of each variant, under the name of its entry. To look them up by name in [`VARIANTS`] takes the compiler
+        /// 2.4 seconds per family.
+        #[allow(non_upper_case_globals, reason = "they are named as the entries are")]
+        pub mod tiles {
+            use super::*;
+
+            $(
+                #[doc = concat!("The tile of `", stringify!($entry), "`.")]
+                pub const $entry: $kind = tile!($kind, $($config)*);
+            )*
+        }
     };
 }
 for_every_variant!(list);
-
-/// The configuration of the variant `entry`.
-///
-/// # Panics
-/// When there is no such variant. A compile-time error, since it is evaluated in constants.
-pub const fn config_of(entry: &str) -> Configuration {
-    let mut index = 0;
-    while index < VARIANTS.len() {
-        if same(VARIANTS[index].entry, entry) {
-            return VARIANTS[index].config;
-        }
-        index += 1;
-    }
-    panic!("there is no variant of this name")
-}
-
-const fn same(a: &str, b: &str) -> bool {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    let mut index = 0;
-    while index < a.len() && index < b.len() {
-        if a[index] != b[index] {
-            return false;
-        }
-        index += 1;
-    }
-    a.len() == b.len()
-}
 
 /// Checks that every variant fits the largest architecture.
 const _: () = {
