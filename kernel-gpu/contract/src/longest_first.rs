@@ -164,19 +164,38 @@ const fn is_too_uneven(heads: &Heads) -> bool {
     if items >= EVEN_ROUNDS.saturating_mul(blocks) {
         return false;
     }
-    // Tiles of keys that a block's items attend to: fewer than 2³² in so few rounds.
-    let (mut busiest, mut block) = (0, 0);
-    while block < blocks {
+    let busiest = longest_load(items, tiles, blocks);
+    let all = items as u64 * (tiles as u64 + 1) / 2;
+    busiest as u64 * blocks as u64 * 100 > all * percent
+}
+
+/// Tiles of keys that the items of the busiest block attend to, if heads come one by one; fewer than 2³² in so few rounds.
+///
+/// The items of blocks `tiles` apart are at the same places of their heads, but blocks on one side of a bound have one item more. So
+/// the first `tiles` blocks of each side stand for all.
+#[inline]
+const fn longest_load(items: u32, tiles: u32, blocks: u32) -> u32 {
+    let in_last_round = items % blocks;
+    let bound = if (items / blocks).is_multiple_of(2) { in_last_round } else { blocks - in_last_round };
+    let below = longest_load_from(0, bound, items, tiles, blocks);
+    let above = longest_load_from(bound, blocks, items, tiles, blocks);
+    if below > above { below } else { above }
+}
+
+/// The same of the blocks from `first` to `end`, of which `tiles` are looked at.
+#[inline]
+const fn longest_load_from(first: u32, end: u32, items: u32, tiles: u32, blocks: u32) -> u32 {
+    let (mut longest, mut block) = (0, first);
+    while block < end && block - first < tiles {
         let (mut load, mut round) = (0, 0);
         while let Some(item) = longest_first_item(round, block, blocks, items) {
             load += tiles - item % tiles;
             round += 1;
         }
-        busiest = if load > busiest { load } else { busiest };
+        longest = if load > longest { load } else { longest };
         block += 1;
     }
-    let all = items as u64 * (tiles as u64 + 1) / 2;
-    busiest as u64 * blocks as u64 * 100 > all * percent
+    longest
 }
 
 #[inline]
@@ -248,6 +267,25 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_busiest_block_is_found_among_a_few() {
+        for (items, tiles, blocks) in (1..400).flat_map(|items| (1..9).map(move |tiles| (items, tiles, 1 + items % 37)))
+        {
+            let load = |block| {
+                (0..)
+                    .map_while(|round| longest_first_item(round, block, blocks, items))
+                    .map(|item| tiles - item % tiles)
+                    .sum()
+            };
+            let all: u32 = (0..blocks).map(load).max().expect("a block");
+            assert_eq!(
+                longest_load(items, tiles, blocks),
+                all,
+                "{items} items of {tiles} tiles a head on {blocks} blocks"
+            );
         }
     }
 
