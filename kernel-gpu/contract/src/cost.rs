@@ -186,11 +186,12 @@ impl Load {
             items / parts * longest
         };
         let longest = round_up(longest / parts);
-        // Equal items take whole rounds. The last of unequal items begins roughly when the others end.
+        // Equal items take whole rounds. Of unequal items the longest come first, so that those which begin last are short: the more
+        // rounds, the shorter.
         let of_units = |units: f64| match causal {
             _ if items <= units => longest,
             false => round_up(items / units) * longest,
-            true => (total / units + 0.5 * longest).max(longest),
+            true => (total / units + 0.25 * (units / items) * longest).max(longest),
         };
         let multiprocessors = f64::from(multiprocessors.max(1));
         let slots = multiprocessors * f64::from(resident.max(1));

@@ -176,7 +176,7 @@ const fn is_too_uneven(heads: &Heads) -> bool {
 #[inline]
 const fn longest_load(items: u32, tiles: u32, blocks: u32) -> u32 {
     let in_last_round = items % blocks;
-    let bound = if (items / blocks).is_multiple_of(2) { in_last_round } else { blocks - in_last_round };
+    let bound = if items / blocks % 2 == 0 { in_last_round } else { blocks - in_last_round };
     let below = longest_load_from(0, bound, items, tiles, blocks);
     let above = longest_load_from(bound, blocks, items, tiles, blocks);
     if below > above { below } else { above }

@@ -1,17 +1,18 @@
 //! Fits the constants of predicted times ([`contract::cost`]) to the times of maps.
 
+pub mod list;
 mod minimise;
 mod source;
 
 use std::collections::BTreeMap;
 
-use contract::config::{Mask, Sequence, WARPGROUP_ROWS};
+use contract::config::{Mask, Sequence};
 use contract::cost::{Constants, Costs, KernelClass, Load};
 use contract::problem::Problem;
-use contract::tile::{Configuration, Grid, Kind};
+use contract::tile::Grid;
 use contract::variants::Variant;
 
-use super::record::{Map, Point};
+use super::record::Map;
 use super::summary::Spread;
 use crate::error::{Error, Result};
 use minimise::minimise;
@@ -117,30 +118,6 @@ fn complete(fits: &mut [Fit]) {
                 }
             }
         }
-    }
-}
-
-/// Removes the times of kernels that split keys from `map`.
-pub fn without_split_keys(map: &mut Map) {
-    map.header.kernels.retain(|kernel| kernel.config.grid() != Grid::SplitKeys);
-}
-
-/// Removes the times of kernels of `kind` from `map`: of those of `columns`, or of all.
-pub fn without_kind(map: &mut Map, kind: Kind, columns: Option<u32>) {
-    let is_one =
-        |config: &Configuration| config.kind() == kind && columns.is_none_or(|columns| config.columns() == columns);
-    map.header.kernels.retain(|kernel| !is_one(&kernel.config));
-}
-
-/// Removes the times of kernels with TMA for sequences of a single strip from `map`.
-pub fn without_short_tma(map: &mut Map) {
-    let kernels = &map.header.kernels;
-    let is_one =
-        |name: &str| kernels.iter().any(|kernel| kernel.entry == name && kernel.config.kind() == Kind::Sm90Tma);
-    let is_short =
-        |point: &&mut Point| point.case.problem().is_ok_and(|problem| problem.shape().sequence <= WARPGROUP_ROWS);
-    for point in map.points.iter_mut().filter(is_short) {
-        point.results.retain(|outcome| !outcome.kernel.as_deref().is_some_and(is_one));
     }
 }
 
@@ -300,8 +277,9 @@ mod tests {
     use crate::map::record::tests::{header, measured as outcome, point};
     use crate::record::Kernel;
     use contract::cost;
-    use contract::tile::Sm90Tma;
+    use contract::tile::{Configuration, Sm90Tma};
     use contract::variants::VARIANTS;
+    use std::path::Path;
 
     const SMALL: Configuration = Configuration::Sm90Tma(Sm90Tma::new(1, 4));
     const LARGE: Configuration = Configuration::Sm90Tma(Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(4, 8) });
@@ -412,62 +390,63 @@ mod tests {
         assert!(blind.highest > 1.3 && blind.mean > regret.mean, "the points have something to choose: {blind:?}");
     }
 
+    /// Removes the times of kernels that are not shipped, which cannot be chosen, from `map`.
+    fn without_unshipped(map: &mut Map) {
+        for point in &mut map.points {
+            let mask = point.case.mask;
+            let is_shipped = |config| VARIANTS.iter().any(|variant| variant.config == config && variant.mask == mask);
+            let kernel = |name: &str| map.header.kernels.iter().find(|kernel| kernel.entry == name);
+            point.results.retain(|outcome| {
+                outcome.kernel.as_deref().and_then(kernel).is_none_or(|kernel| is_shipped(kernel.config))
+            });
+        }
+    }
+
     #[test]
     fn the_shipped_constants_choose_well_on_the_maps_that_they_were_fitted_to() {
-        // What has changed since older maps is left out of them. For each map, bounds of the mean and of the highest regret.
-        #[derive(PartialEq, PartialOrd)]
-        enum Since {
-            Shares,
-            SplitKeys,
-            MmaSync,
-            MmaSync96,
-            Prefetch,
-        }
-        use Since::{MmaSync, MmaSync96, Prefetch, Shares, SplitKeys};
-        for (name, [mean, highest], since) in [
-            ("h100", [1.012, 1.3], Shares),
-            ("h200", [1.012, 1.3], Shares),
-            ("h100-split-keys", [1.025, 1.3], SplitKeys),
-            ("h100-d64-fresh", [1.02, 1.3], MmaSync),
-            ("h100-wide-fresh", [1.02, 1.4], MmaSync),
-            ("h200-d64-fresh", [1.02, 1.3], MmaSync),
-            ("h200-wide-fresh", [1.01, 1.3], MmaSync),
-            ("h200-short-wide-fresh", [1.01, 1.3], MmaSync),
-            ("h200-few-wide", [1.02, 1.3], MmaSync),
-            ("lines/h100-few-3", [1.03, 1.3], MmaSync96),
-            ("lines/h100-any-3", [1.04, 1.35], MmaSync96),
-            ("prefetch/h100-short", [1.01, 1.1], Prefetch),
-            ("prefetch/h100-mid", [1.03, 1.3], Prefetch),
-            ("tiles-96/h100-mid", [1.03, 1.3], Prefetch),
-            ("tiles-96/h100-long", [1.03, 1.3], Prefetch),
-            ("tiles-96/h100-heads", [1.01, 1.1], Prefetch),
-            ("tiles-96/h100-any", [1.03, 1.2], Prefetch),
-            ("tiles-96/h100-short", [1.02, 1.1], Prefetch),
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/map");
+        let list = list::read(&folder.join("fitted.json")).unwrap();
+        // For each map, bounds of the mean and of the highest regret.
+        for (name, [mean, highest]) in [
+            ("h100", [1.012, 1.3]),
+            ("h200", [1.012, 1.3]),
+            ("h100-split-keys", [1.025, 1.3]),
+            ("h100-d64-fresh", [1.02, 1.3]),
+            ("h100-wide-fresh", [1.02, 1.3]),
+            ("h200-d64-fresh", [1.02, 1.3]),
+            ("h200-wide-fresh", [1.01, 1.3]),
+            ("h200-short-wide-fresh", [1.01, 1.3]),
+            ("h200-few-wide", [1.02, 1.3]),
+            ("lines/h100-few-3", [1.01, 1.2]),
+            ("lines/h100-any-3", [1.01, 1.2]),
+            ("prefetch/h100-short", [1.01, 1.1]),
+            ("prefetch/h100-mid", [1.03, 1.3]),
+            ("tiles-96/h100-mid", [1.03, 1.3]),
+            ("tiles-96/h100-long", [1.03, 1.3]),
+            ("tiles-96/h100-heads", [1.01, 1.1]),
+            ("tiles-96/h100-any", [1.03, 1.2]),
+            ("tiles-96/h100-short", [1.02, 1.1]),
+            ("few-heads/h100-few64", [1.02, 1.3]),
+            ("few-heads/h100-few128", [1.03, 1.5]),
+            ("few-heads/h100-short128", [1.02, 1.2]),
+            ("few-heads/h100-any64", [1.02, 1.2]),
+            ("few-heads/h100-any128", [1.03, 1.3]),
         ] {
-            let path = format!("{}/../../docs/results/map/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
-            let mut map = Map::load(path.as_ref()).unwrap();
-            if since < SplitKeys {
-                without_split_keys(&mut map);
-            }
-            if since < MmaSync {
-                without_kind(&mut map, Kind::Sm80, None);
-            }
-            if since < MmaSync96 {
-                without_kind(&mut map, Kind::Sm80, Some(96));
-            }
-            if since < Prefetch {
-                without_short_tma(&mut map);
-            }
-            // A kernel that is no longer shipped cannot be chosen, and has no constants of its own.
-            map.header.kernels.retain(|kernel| VARIANTS.iter().any(|variant| variant.config == kernel.config));
+            let record = folder.join(format!("{name}.jsonl"));
+            let mut map =
+                list.iter().find(|listed| listed.record == record).expect("it is in the list").load().unwrap();
+            without_unshipped(&mut map);
             let device = &map.header.environment.device;
             let costs = Costs::find(cost::SHIPPED, &device.gpu()).expect("constants are shipped");
             assert_eq!(costs.gpu, device.name);
             let regret = regret_of(&map, costs).unwrap().expect("points");
             assert!(regret.mean < mean && regret.highest < highest, "{name}: {regret:?}");
-            let always_the_first = Costs { kernels: &costs.kernels[..1], ..*costs };
-            let blind = regret_of(&map, &always_the_first).unwrap().expect("points");
-            assert!(blind.mean > 1.05, "{name}: the points have something to choose: {blind:?}");
+            let always = |kernel: &(KernelClass, Constants)| {
+                let always = Costs { kernels: std::slice::from_ref(kernel), ..*costs };
+                regret_of(&map, &always).unwrap()
+            };
+            let blind = costs.kernels.iter().filter_map(always).map(|regret| regret.mean).fold(1.0, f64::max);
+            assert!(blind > 1.05, "{name}: the points have something to choose: {blind}");
         }
     }
 

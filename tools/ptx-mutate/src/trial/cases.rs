@@ -124,7 +124,7 @@ pub fn of(entry: &Entry) -> Result<Vec<Case>> {
             cases.push(Case { schedule, ..case });
         }
     }
-    if entry.config.key_groups() > 1 {
+    if entry.config.kind() == Kind::Sm80 && is_of_any_length {
         // More steps than stages, so that those come again: in the only pass, and where the block begins again.
         let steps = (entry.config.stages() + 1) * entry.config.block_n();
         for (rest, distribution) in [(2, Distribution::Normal), (entry.config.block_n() / 2, Distribution::LargeLogits)]
@@ -141,6 +141,7 @@ pub fn of(entry: &Entry) -> Result<Vec<Case>> {
     if is_of_any_length {
         cases.extend(of_any_length(entry, second, many.heads)?);
     }
+    cases.extend(groups_of_heads(entry)?);
     if entry.sequence == Sequence::Packed {
         return packed::of(entry, cases);
     }
@@ -237,7 +238,6 @@ fn of_any_length(entry: &Entry, second: Shape, heads: u32) -> Result<Vec<Case>> 
         cases.push(Case::of(problem, Distribution::Normal));
     }
     cases.extend(ends(entry)?);
-    cases.extend(groups_of_heads(entry)?);
     Ok(cases)
 }
 
@@ -283,13 +283,12 @@ fn ends(entry: &Entry) -> Result<Vec<Case>> {
 /// More bytes of K and V than what blocks share in L2, so that a causal kernel takes heads in groups: one by one, and where tiles
 /// have 128 rows or more several together, more of them in the last group.
 fn groups_of_heads(entry: &Entry) -> Result<Vec<Case>> {
-    if (entry.mask, entry.sequence) != (Mask::Causal, Sequence::Any) {
-        return Ok(Vec::new());
-    }
     let (block_m, keys_of_64_columns) = (entry.config.block_m(), |keys: u32| keys * 64 / columns(entry));
-    let (heads, rows, keys) = match block_m {
-        ..128 => (4, block_m + 1, keys_of_64_columns(280)),
-        _ => (5, 9 * block_m - 3, keys_of_64_columns(430)),
+    let (heads, rows, keys) = match (entry.mask, entry.sequence) {
+        (Mask::Causal, Sequence::Exact(length)) => (5, length, length),
+        (Mask::Causal, Sequence::Any) if block_m < 128 => (4, block_m + 1, keys_of_64_columns(280)),
+        (Mask::Causal, Sequence::Any) => (5, 9 * block_m - 3, keys_of_64_columns(430)),
+        _ => return Ok(Vec::new()),
     };
     let problem = contiguous(shape(1, heads, rows).with_kv_sequence(keys), entry)?;
     // Blocks of more rows have a multiprocessor for themselves.

@@ -1,14 +1,14 @@
 //! `fa512 map fit`: fits the constants of predicted times to maps.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::error::Result;
 use crate::files;
-use crate::map::fit::{Fit, FittedKernel, fit, source, without_kind, without_short_tma, without_split_keys};
+use crate::map::fit::list::{self, Listed};
+use crate::map::fit::{Fit, FittedKernel, fit, source};
 use crate::map::record::Map;
 use comfy_table::CellAlignment;
 use contract::cost::{Constants, KernelClass};
-use contract::tile::Kind;
 
 use crate::commands::{Verdict, output};
 
@@ -16,23 +16,11 @@ use crate::commands::{Verdict, output};
 #[derive(clap::Args)]
 pub struct Options {
     /// The records, of one GPU model or several
-    #[arg(required = true, value_name = "RECORD")]
+    #[arg(required_unless_present = "list", value_name = "RECORD")]
     records: Vec<PathBuf>,
-    /// For kernels that split keys, use only the times of these records, if their clusters have changed since the others [default: all]
-    #[arg(long, value_name = "RECORD", num_args = 1..)]
-    split_keys: Vec<PathBuf>,
-    /// For kernels by mma.sync, use only the times of these records, if the kernels have changed since the others [default: all]
-    #[arg(long, value_name = "RECORD", num_args = 1..)]
-    mma_sync: Vec<PathBuf>,
-    /// The same for kernels by mma.sync of 96 columns alone
-    #[arg(long = "mma-sync-96", value_name = "RECORD", num_args = 1..)]
-    mma_sync_96: Vec<PathBuf>,
-    /// For kernels with TMA, use only the times of these records, if the others have few points of theirs [default: all]
-    #[arg(long, value_name = "RECORD", num_args = 1..)]
-    tma: Vec<PathBuf>,
-    /// The same for kernels with TMA and sequences of up to 64 rows alone
-    #[arg(long, value_name = "RECORD", num_args = 1..)]
-    tma_short: Vec<PathBuf>,
+    /// Fit to the records of this list as well, and to the kernels of each that it names: docs/results/map/fitted.json
+    #[arg(long, value_name = "FILE")]
+    list: Option<PathBuf>,
     /// Write the constants to this file as Rust: kernel-gpu/contract/src/cost/shipped.rs
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -40,38 +28,19 @@ pub struct Options {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
-    let sources: Vec<_> = options.records.iter().map(|path| ("a record", path.as_path())).collect();
+    let list = options.list.as_deref().map_or_else(|| Ok(Vec::new()), list::read)?;
+    let records = list.iter().map(|listed| &listed.record).chain(&options.records);
+    let sources: Vec<_> = records.map(|path| ("a record", path.as_path())).collect();
     let targets: Vec<_> = options.out.iter().map(|path| ("--out", path.as_path())).collect();
     files::check_targets(&targets, &sources)?;
-    let maps = options.records.iter().map(|path| load(path, options)).collect::<Result<Vec<_>>>()?;
+    let listed = list.iter().map(Listed::load);
+    let maps = listed.chain(options.records.iter().map(|path| Map::load(path))).collect::<Result<Vec<_>>>()?;
     let fits = fit(&maps)?;
     if let Some(path) = &options.out {
         files::replace(path, |file| file.write_all(source(&fits).as_bytes()))?;
     }
     output::print_wrapped(&fits.iter().map(text).collect::<String>())?;
     Ok(Verdict::Pass)
-}
-
-/// The map at `path`, without the kernels that are taken from other records.
-fn load(path: &Path, options: &Options) -> Result<Map> {
-    let mut map = Map::load(path)?;
-    let is_left_out = |records: &[PathBuf]| !records.is_empty() && records.iter().all(|of| of != path);
-    if is_left_out(&options.split_keys) {
-        without_split_keys(&mut map);
-    }
-    if is_left_out(&options.tma_short) {
-        without_short_tma(&mut map);
-    }
-    for (records, kind, columns) in [
-        (&options.mma_sync, Kind::Sm80, None),
-        (&options.mma_sync_96, Kind::Sm80, Some(96)),
-        (&options.tma, Kind::Sm90Tma, None),
-    ] {
-        if is_left_out(records) {
-            without_kind(&mut map, kind, columns);
-        }
-    }
-    Ok(map)
 }
 
 /// A short name of a class of kernels.
