@@ -1,6 +1,6 @@
 //! The parts of `fa512 map` that need no GPU, on some points of a map measured on an H100.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::command_line::{fa512, output, refusal, text};
 use crate::support::of_repository;
@@ -49,4 +49,27 @@ fn without_a_gpu_nothing_is_measured() {
     ranges.iter().for_each(|message| assert!(message.contains("as in 1..4096"), "{message}"));
     let message = refusal(fa512(&["map", "show"]).arg(of_repository("host/workshop/tuned.json")));
     assert!(message.contains("not a map"), "{message}");
+}
+
+#[test]
+fn constants_are_fitted_to_the_listed_records_for_every_shipped_kernel() {
+    let folder = tempfile::tempdir().unwrap();
+    let (list, out) = (of_repository("docs/results/map/fitted.json"), folder.path().join("shipped.rs"));
+    let fit = |list: &Path, out: &Path| {
+        let mut command = fa512(&["map", "fit", "--list"]);
+        command.arg(list).arg("--out").arg(out);
+        command
+    };
+    output(&mut fit(&list, &out), 0);
+    // The last digits depend on the machine's logarithms.
+    let kernels = |path: &Path| -> Vec<String> {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().filter_map(|line| Some(line.split_once("kernel(")?.1.split_once(')')?.0.to_owned())).collect()
+    };
+    let shipped = kernels(&of_repository("kernel-gpu/contract/src/cost/shipped.rs"));
+    assert!(!shipped.is_empty() && kernels(&out) == shipped, "docs/results/map.md says how shipped.rs is written");
+    let copy = folder.path().join("list.json");
+    std::fs::copy(&list, &copy).unwrap();
+    let message = refusal(&mut fit(&copy, &copy));
+    assert!(message.contains("--list") && message.contains("--out"), "{message}");
 }

@@ -30,7 +30,8 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<Verdict> {
     let list = options.list.as_deref().map_or_else(|| Ok(Vec::new()), list::read)?;
     let records = list.iter().map(|listed| &listed.record).chain(&options.records);
-    let sources: Vec<_> = records.map(|path| ("a record", path.as_path())).collect();
+    let records = records.map(|path| ("a record", path.as_path()));
+    let sources: Vec<_> = options.list.iter().map(|path| ("--list", path.as_path())).chain(records).collect();
     let targets: Vec<_> = options.out.iter().map(|path| ("--out", path.as_path())).collect();
     files::check_targets(&targets, &sources)?;
     let listed = list.iter().map(Listed::load);
