@@ -186,8 +186,8 @@ impl Load {
             items / parts * longest
         };
         let longest = round_up(longest / parts);
-        // Equal items take whole rounds. Of unequal items the longest come first, so that those which begin last are short: the more
-        // rounds, the shorter.
+        // Equal items take whole rounds. Of unequal items the longest come first, so the last are short: the more rounds, the shorter.
+        // Measured (docs/results/map.md).
         let of_units = |units: f64| match causal {
             _ if items <= units => longest,
             false => round_up(items / units) * longest,

@@ -182,7 +182,7 @@ const fn longest_load(items: u32, tiles: u32, blocks: u32) -> u32 {
     if below > above { below } else { above }
 }
 
-/// The same of the blocks from `first` to `end`, of which `tiles` are looked at.
+/// The same of the first `tiles` blocks from `first` to `end`.
 #[inline]
 const fn longest_load_from(first: u32, end: u32, items: u32, tiles: u32, blocks: u32) -> u32 {
     let (mut longest, mut block) = (0, first);

@@ -406,14 +406,15 @@ macro_rules! list {
         /// The variants of this build, in order of preference among those that accept a problem and run on a device.
         // One constant each: all in the body of one constant take the compiler six seconds.
         pub const VARIANTS: &[Variant<'static>] = &[$({
+            const CONFIG: Configuration = Configuration::$kind(tiles::$entry);
             const VARIANT: Variant<'static> = Variant {
                 entry: stringify!($entry),
-                config: Configuration::$kind(tiles::$entry),
+                config: CONFIG,
                 element: Element::$element,
                 sequence: Sequence::$sequence $(($length))?,
                 mask: Mask::$mask,
                 scores: scores!($($scores)?),
-                waits_for_previous_grid: Configuration::$kind(tiles::$entry).uses_tensor_maps(),
+                waits_for_previous_grid: CONFIG.uses_tensor_maps(),
             };
             VARIANT
         }),*];

@@ -126,10 +126,7 @@ fn measured(map: &Map) -> Result<Vec<Measured>> {
     let mut points = Vec::new();
     for point in &map.points {
         let case = &point.case;
-        let class = |name: &str| {
-            let kernel = map.header.kernels.iter().find(|kernel| kernel.entry == name)?;
-            Some(KernelClass::new(kernel.config, case.mask))
-        };
+        let class = |name: &str| Some(KernelClass::new(map.header.config(name)?, case.mask));
         let times = point.results.iter().filter_map(|outcome| {
             let (name, us) = (outcome.kernel.as_deref()?, outcome.median_us()?);
             Some((class(name)?, us))
@@ -390,18 +387,6 @@ mod tests {
         assert!(blind.highest > 1.3 && blind.mean > regret.mean, "the points have something to choose: {blind:?}");
     }
 
-    /// Removes the times of kernels that are not shipped, which cannot be chosen, from `map`.
-    fn without_unshipped(map: &mut Map) {
-        for point in &mut map.points {
-            let mask = point.case.mask;
-            let is_shipped = |config| VARIANTS.iter().any(|variant| variant.config == config && variant.mask == mask);
-            let kernel = |name: &str| map.header.kernels.iter().find(|kernel| kernel.entry == name);
-            point.results.retain(|outcome| {
-                outcome.kernel.as_deref().and_then(kernel).is_none_or(|kernel| is_shipped(kernel.config))
-            });
-        }
-    }
-
     #[test]
     fn the_shipped_constants_choose_well_on_the_maps_that_they_were_fitted_to() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/map");
@@ -435,7 +420,10 @@ mod tests {
             let record = folder.join(format!("{name}.jsonl"));
             let mut map =
                 list.iter().find(|listed| listed.record == record).expect("it is in the list").load().unwrap();
-            without_unshipped(&mut map);
+            // A kernel that is not shipped cannot be chosen.
+            map.retain_kernels(|case, config| {
+                VARIANTS.iter().any(|variant| variant.config == config && variant.mask == case.mask)
+            });
             let device = &map.header.environment.device;
             let costs = Costs::find(cost::SHIPPED, &device.gpu()).expect("constants are shipped");
             assert_eq!(costs.gpu, device.name);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use contract::manifest::CodeGenerator;
+use contract::tile::Configuration;
 use serde::{Deserialize, Serialize};
 
 use crate::document::Format;
@@ -47,6 +48,11 @@ pub struct Header {
 }
 
 impl Header {
+    /// Configuration of the kernel `entry`; `None` if it is not described.
+    pub fn config(&self, entry: &str) -> Option<Configuration> {
+        self.kernels.iter().find(|kernel| kernel.entry == entry).map(|kernel| kernel.config)
+    }
+
     /// Checks that points of `other` are comparable with those of this record.
     pub fn require_like(&self, other: &Self) -> std::result::Result<(), String> {
         let (gpu, others_gpu) = (&self.environment.device.name, &other.environment.device.name);
@@ -154,6 +160,15 @@ impl Map {
 
     fn of((header, points): Content<Header, Point>) -> Self {
         Self { header, points }
+    }
+
+    /// Keeps the times of only those of our kernels that `keeps` names by case and configuration; all of the other contenders.
+    pub fn retain_kernels(&mut self, keeps: impl Fn(&Case, Configuration) -> bool) {
+        let Self { header, points } = self;
+        for Point { case, results, .. } in points {
+            let config = |outcome: &Outcome| header.config(outcome.kernel.as_deref()?);
+            results.retain(|outcome| config(outcome).is_none_or(|config| keeps(case, config)));
+        }
     }
 }
 

@@ -82,15 +82,11 @@ pub fn read(path: &Path) -> Result<Vec<Listed>> {
     Ok(list)
 }
 
-/// Removes the times of all that has changed but `kernels` from `map`.
+/// Removes the times of kernels that have changed from `map`, except those of `kernels`.
 fn retain(map: &mut Map, kernels: &[Kernels]) {
-    let configs = &map.header.kernels;
-    let config = |name: &str| configs.iter().find(|kernel| kernel.entry == name).map(|kernel| kernel.config);
-    for point in &mut map.points {
-        let sequence = point.case.shape.sequence;
-        let counts = |config| Kernels::of(config, sequence).is_none_or(|of| kernels.contains(&of));
-        point.results.retain(|outcome| outcome.kernel.as_deref().and_then(config).is_none_or(counts));
-    }
+    map.retain_kernels(|case, config| {
+        Kernels::of(config, case.shape.sequence).is_none_or(|changed| kernels.contains(&changed))
+    });
 }
 
 #[cfg(test)]
