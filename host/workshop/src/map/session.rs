@@ -84,7 +84,7 @@ impl Session<'_> {
 
 /// Number of heads to compare with the reference: fewer for long sequences, to bound the time of a point.
 fn heads_checked(shape: Shape) -> usize {
-    let scores_of_a_head = u64::from(shape.sequence) * u64::from(shape.sequence);
+    let scores_of_a_head = u64::from(shape.sequence) * u64::from(shape.kv_sequence);
     (CHECKED_SCORES / scores_of_a_head).clamp(1, MOST_CHECKED.into()) as usize
 }
 
@@ -199,5 +199,6 @@ mod tests {
     fn fewer_heads_of_long_sequences_are_checked() {
         let checked = |sequence| heads_checked(Shape::new(8, 8, sequence));
         assert_eq!([16, 2048, 4096, 8192, 100_000].map(checked), [4, 4, 2, 1, 1]);
+        assert_eq!(heads_checked(Shape::new(8, 8, 2048).with_kv_sequence(16_384)), 1, "by the number of keys, too");
     }
 }
