@@ -43,6 +43,7 @@ impl<'a> Plan<'a> {
     /// When the variant does not compute the problem or does not fit the GPU, or there are more work items than one launch
     /// can have.
     pub fn new(problem: &Problem, variant: Variant<'a>, gpu: &Gpu<'_>) -> Result<Self, Refusal> {
+        let problem = &variant.own_form(problem);
         variant.check_accepts(problem)?;
         variant.check_fits(gpu)?;
         let (shape, config) = (problem.shape(), variant.config);
@@ -230,6 +231,15 @@ impl<'a> Launch<'a> {
 }
 
 impl Variant<'_> {
+    /// `problem` as the variant computes it: without a mask if it applies none, and then with
+    /// [groups as rows](Problem::with_groups_as_rows).
+    fn own_form(&self, problem: &Problem) -> Problem {
+        match (self.mask, problem.simplified()) {
+            (Mask::Full, simplified) if simplified.mask() == Mask::Full => simplified.with_groups_as_rows(),
+            _ => *problem,
+        }
+    }
+
     /// Checks that the variant computes `problem`.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! An attention problem: shape, mask, scale and views, checked before anything is allocated.
 
+mod groups;
 mod score_mod;
 mod sizes;
 mod window;

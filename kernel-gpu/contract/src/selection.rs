@@ -119,8 +119,8 @@ where
     V: Iterator<Item = Variant<'a>> + Clone,
     T: Iterator<Item = Row<'a>>,
 {
-    // A simpler mask is faster.
-    let simplified = &problem.simplified();
+    // A simpler mask is faster, and so are fewer tiles.
+    let simplified = &problem.simplified().with_groups_as_rows();
     // Wider tiles may be faster for a few short rows, so predicted times are compared across tile widths.
     if let Some(choice) = choose_by_cost(variants.clone(), costs, simplified, gpu) {
         return Ok(choice);
