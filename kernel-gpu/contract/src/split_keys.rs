@@ -9,11 +9,14 @@ use core::num::NonZeroU32;
 use crate::config::{HEAD_DIM, Mask, WARPGROUP_ROWS};
 use crate::tile::{Configuration, Grid};
 
-/// Maximum blocks of a cluster. Larger clusters find no room side by side, and combining takes longer
-/// (docs/results/map.md).
-pub const MOST_BLOCKS: u32 = 4;
+/// Maximum blocks of a cluster, as many as every GPU with clusters can run.
+pub const MOST_BLOCKS: u32 = 8;
+/// Maximum blocks of a cluster where clusters fill the GPU: larger ones do not find room side by side (docs/results/map.md).
+const MOST_OF_A_FULL_GPU: u32 = 4;
 /// Minimum steps per block for which splitting pays.
 const FEWEST_STEPS: u32 = 2;
+/// Minimum steps per block for which a large cluster pays on half of the multiprocessors, and on three fourths of them.
+const FEWEST_STEPS_OF_LARGE: [u32; 2] = [4, 8];
 
 /// The properties of a kernel that decide among how many blocks it splits keys.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +51,16 @@ impl Split {
     const fn blocks_of_an_item(self, items: u32, steps: u32, multiprocessors: u32) -> u32 {
         let room = self.places(multiprocessors) / at_least_one(items);
         let room = if room < 2 && self.pairs_find_places(items, multiprocessors) { 2 } else { room };
-        at_least_one(smaller(smaller(room, steps / FEWEST_STEPS), MOST_BLOCKS))
+        let of_full = smaller(smaller(room, steps / FEWEST_STEPS), MOST_OF_A_FULL_GPU);
+        at_least_one(larger(of_full, Self::large_cluster(items, steps, multiprocessors)))
+    }
+
+    /// Blocks of a cluster of few items, which leave much of the GPU to larger clusters. Measured (docs/results/map.md).
+    const fn large_cluster(items: u32, steps: u32, multiprocessors: u32) -> u32 {
+        let items = at_least_one(items);
+        let on_half = smaller(multiprocessors / 2 / items, steps / FEWEST_STEPS_OF_LARGE[0]);
+        let on_more = smaller(multiprocessors / 4 * 3 / items, steps / FEWEST_STEPS_OF_LARGE[1]);
+        smaller(larger(on_half, on_more), MOST_BLOCKS)
     }
 
     /// Whether clusters of two blocks find room side by side: as many blocks on each multiprocessor as may share it.
@@ -89,6 +101,10 @@ const fn at_least_one(number: u32) -> u32 {
     if number == 0 { 1 } else { number }
 }
 
+const fn larger(one: u32, other: u32) -> u32 {
+    if one > other { one } else { other }
+}
+
 const fn smaller(one: u32, other: u32) -> u32 {
     if one < other { one } else { other }
 }
@@ -102,7 +118,7 @@ mod tests {
         let split = |rows, columns, mask| Split { grid: Grid::SplitKeys, rows, columns, step: 64, mask };
         let full = |items, keys| split(64, 64, Mask::Full).cluster(items, keys, 132);
         assert_eq!(full(64, 4096), 3);
-        assert_eq!(full(1, 65_536), MOST_BLOCKS);
+        assert_eq!(full(40, 4096), MOST_OF_A_FULL_GPU);
         assert_eq!(full(8, 320), 2, "two steps each");
         assert_eq!(full(132, 4096), 2);
         assert_eq!(full(133, 4096), 1, "a second block would be of another round");
@@ -112,12 +128,30 @@ mod tests {
         let wide = |rows, items| split(rows, 128, Mask::Full).cluster(items, 4096, 132);
         assert_eq!([wide(64, 33), wide(64, 64), wide(64, 67)], [4, 2, 1], "a block for each multiprocessor");
         assert_eq!(
-            [wide(128, 16), wide(128, 35), wide(128, 66), wide(128, 67)],
+            [wide(128, 26), wide(128, 35), wide(128, 66), wide(128, 67)],
             [4, 3, 2, 1],
             "as many as find places in clusters"
         );
         assert_eq!(wide(128, u32::MAX), 1);
         assert_eq!(split(0, 0, Mask::Full).cluster(0, 0, 0), 1);
+    }
+
+    #[test]
+    fn fewer_items_have_larger_clusters_if_their_parts_are_long() {
+        let split = Split { grid: Grid::SplitKeys, rows: 64, columns: 64, step: 64, mask: Mask::Full };
+        let cluster = |items, steps: u32| split.cluster(items, steps * 64, 132);
+        assert_eq!([1, 8, 12, 16].map(|items| cluster(items, 256)), [8, 8, 8, 6]);
+        assert_eq!(
+            [32, 24, 16, 15].map(|steps| cluster(1, steps)),
+            [8, 6, 4, 4],
+            "four steps each, or two in small clusters"
+        );
+        assert_eq!(
+            [32, 48, 64].map(|steps| cluster(12, steps)),
+            [5, 6, 8],
+            "on three fourths of the GPU eight steps each"
+        );
+        assert_eq!(cluster(25, 256), MOST_OF_A_FULL_GPU);
     }
 
     #[test]

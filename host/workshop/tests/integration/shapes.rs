@@ -1,7 +1,9 @@
 //! Fewer heads of K and V than of Q, and other numbers of keys than of queries: every entry that has them against the reference.
 
 use contract::config::{Element, Mask};
+use contract::manifest::Entry;
 use contract::problem::{Alignment, Problem, Shape, Window};
+use contract::split_keys::{MOST_BLOCKS, Split};
 use contract::view::Layout;
 use workshop::inputs::{Distribution, Inputs};
 
@@ -32,6 +34,28 @@ fn packed_heads_of_queries_share_heads_of_keys() {
         let problem = Problem::new(shape, mask, Layout::Bshd).unwrap();
         let inputs = Inputs::generate(problem, Distribution::NonFiniteValues, 512).unwrap().packed(&LENGTHS).unwrap();
         Case::new(inputs, Distribution::NonFiniteValues).assert_right(true);
+    }
+}
+
+/// Rows of several heads in one tile, behind which other heads lie, and one behind another.
+#[test]
+fn heads_that_share_keys_may_be_rows_of_one_tile() {
+    for (sequence, layout, multiple) in [(1, Layout::Bshd, 8), (1, Layout::Bhsd, 8), (19, Layout::Bhsd, 5)] {
+        let shape = Shape::new(2, 2 * multiple, sequence).with_kv_heads(2).with_kv_sequence(130);
+        let problem = Problem::new(shape, Mask::Full, layout).unwrap();
+        assert_eq!(problem.with_groups_as_rows().shape().sequence, multiple * sequence);
+        assert_right(problem);
+    }
+}
+
+#[test]
+fn few_rows_with_many_keys_are_split_among_as_many_blocks_as_a_cluster_may_have() {
+    const KEYS: u32 = 8 * 4 * 64 - 30;
+    let splits = |entry: &Entry| Split::new(entry.config, entry.mask).cluster(1, KEYS, 16) == MOST_BLOCKS;
+    for element in Element::ALL {
+        let shape = Shape::new(1, 1, 60).with_kv_sequence(KEYS);
+        let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap().with_element(element);
+        Case::generate(problem, Distribution::LargeLogits).on_multiprocessors(16).assert_right_in(true, splits);
     }
 }
 

@@ -10,7 +10,8 @@ use workshop::statistics::Bootstrap;
 use contract::manifest::Entry;
 use contract::problem::Problem;
 use workshop::check::{self, UnitScaleBounds};
-use workshop::executor::{DeviceChoice, Executor, open, sim};
+use workshop::executor::sim::{self, SimExecutor};
+use workshop::executor::{DeviceChoice, Executor, open};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::check_accepts;
@@ -41,12 +42,22 @@ pub fn ptx() -> &'static PtxFolder {
 
 /// The device to test on.
 pub fn executor() -> Box<dyn Executor> {
-    let choice = match std::env::var(DEVICE_VARIABLE).as_deref() {
-        Ok("gpu") => DeviceChoice::Gpu,
-        Ok("sim") | Err(_) => DeviceChoice::Sim,
+    executor_of(sim::MULTIPROCESSORS)
+}
+
+/// The same; a simulated GPU has so many multiprocessors.
+fn executor_of(multiprocessors: u32) -> Box<dyn Executor> {
+    match std::env::var(DEVICE_VARIABLE).as_deref() {
+        Ok("gpu") => {
+            open(DeviceChoice::Gpu, sim::DEFAULT_ARCHITECTURE).unwrap_or_else(|error| panic!("{error}")).executor
+        }
+        Ok("sim") | Err(_) => {
+            let options = SimExecutor::default_options();
+            let executor = SimExecutor::with_multiprocessors(sim::DEFAULT_ARCHITECTURE, multiprocessors, options);
+            Box::new(executor.unwrap_or_else(|error| panic!("{error}")))
+        }
         Ok(other) => panic!("{DEVICE_VARIABLE} is {other}; it must be gpu or sim"),
-    };
-    open(choice, sim::DEFAULT_ARCHITECTURE).unwrap_or_else(|error| panic!("{error}")).executor
+    }
 }
 
 /// The entries that accept `problem`, at least one, but for those whose tiles are twice as wide as the narrowest.
@@ -63,6 +74,7 @@ pub struct Case {
     inputs: Inputs,
     bounds: Option<UnitScaleBounds>,
     reference: Reference,
+    multiprocessors: u32,
 }
 
 impl Case {
@@ -76,7 +88,12 @@ impl Case {
     pub fn new(inputs: Inputs, distribution: Distribution) -> Self {
         let bounds = UnitScaleBounds::applicable(Some(distribution), inputs.problem());
         let reference = Reference::compute(&inputs, |_| ());
-        Self { inputs, bounds, reference }
+        Self { inputs, bounds, reference, multiprocessors: sim::MULTIPROCESSORS }
+    }
+
+    /// The same on a simulated GPU with so many multiprocessors.
+    pub fn on_multiprocessors(self, multiprocessors: u32) -> Self {
+        Self { multiprocessors, ..self }
     }
 
     /// Runs every entry that accepts the problem, with LSE if `lse`, and panics if anything is wrong with its outputs, inputs, guard
@@ -95,7 +112,7 @@ impl Case {
     }
 
     fn assert_entry_right(&self, entry: &Entry, module: &PtxModule, lse: bool) {
-        let mut executor = executor();
+        let mut executor = executor_of(self.multiprocessors);
         let what = format!("{} on {:?}", entry.name, self.inputs.problem());
         let mut forward = Forward::prepare(executor.as_mut(), module, entry, &self.inputs, lse)
             .unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -165,6 +165,10 @@ fn split_keys(entry: &Entry) -> Result<Vec<Case>> {
     let parts = Case::new(contiguous(shape(1, 1, 512), entry)?, Values::Peaks(entry.config.block_n()));
     cases.push(Case { multiprocessors: 5 * 512 / entry.config.block_m(), ..parts });
     if entry.mask == Mask::Full {
+        // Clusters of eight blocks, likewise.
+        let few_rows = shape(1, 1, 60).with_kv_sequence(8 * 4 * entry.config.block_n());
+        let parts = Case::new(contiguous(few_rows, entry)?, Values::Peaks(entry.config.block_n()));
+        cases.push(Case { multiprocessors: 16, ..parts });
         let few_rows = shape(1, 1, 60).with_kv_sequence(6 * entry.config.block_n() + 2);
         cases.push(Case::of(apart(few_rows, entry)?, Distribution::LargeLogits));
     }

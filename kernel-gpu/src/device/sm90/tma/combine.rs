@@ -29,7 +29,9 @@ use contract::split_keys::MOST_BLOCKS;
 /// Columns of O per 16-byte chunk.
 const CHUNK_COLUMNS: u32 = 8;
 /// Maximum number of parts of a strip.
-const PARTS: usize = MOST_BLOCKS as usize;
+const MOST_PARTS: usize = MOST_BLOCKS as usize;
+/// Maximum number of parts in the smaller clusters, which most launches have.
+const USUAL_PARTS: usize = MOST_PARTS / 2;
 /// Threads of a warpgroup.
 const WARPGROUP_THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
 /// The named barrier of those threads, after those of [turns](super::turns), which has at most four warpgroups.
@@ -158,7 +160,11 @@ unsafe fn combine_rows<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
     while row < Part::<K>::ROWS && tile.first_row + row < length {
         // SAFETY: between the barriers, rows of the strips before the end.
         unsafe {
-            let Combined { output, shift, sum } = Combined::of::<K>(memory, row, chunk, blocks);
+            let Combined { output, shift, sum } = if blocks > USUAL_PARTS as u32 {
+                Combined::of::<K, MOST_PARTS>(memory, row, chunk, blocks)
+            } else {
+                Combined::of::<K, USUAL_PARTS>(memory, row, chunk, blocks)
+            };
             if has_chunk(args, chunk) {
                 let scale = normaliser(sum);
                 let pack = |a: f32, b: f32| K::Element::pack(a * scale, b * scale);
@@ -184,21 +190,21 @@ struct Combined {
 }
 
 impl Combined {
-    /// Combines row `row` of the parts of `blocks` blocks.
+    /// Combines row `row` of the parts of `blocks` blocks, at most `PARTS`.
     ///
     /// All loads are issued at once: the latency of other blocks' memory dominates.
     ///
     /// # Safety
     /// All these blocks have written their parts, and do not exit before this has returned.
     #[inline(always)]
-    unsafe fn of<K: TmaKernel>(memory: Memory<K>, row: u32, chunk: u32, blocks: u32) -> Self {
+    unsafe fn of<K: TmaKernel, const PARTS: usize>(memory: Memory<K>, row: u32, chunk: u32, blocks: u32) -> Self {
         let statistics = memory.statistics(0, row);
         let address = Part::<K>::address(memory, row, chunk * CHUNK_COLUMNS);
         let (mut shifts, mut sums) = ([f32::NEG_INFINITY; PARTS], [0.0; PARTS]);
         let mut parts = [[[0.0; 4]; 2]; PARTS];
         // SAFETY: addresses of statistics, and of two times four columns, which every block has written.
         unsafe {
-            unrolled!(at most 4; for rank in PARTS => {
+            unrolled!(at most 8; for rank in PARTS => {
                 let of = rank as u32;
                 if of < blocks {
                     [shifts[rank], sums[rank]] = cluster::load_pair(cluster::address_in_block(statistics, of));
@@ -208,9 +214,9 @@ impl Combined {
             });
         }
         let mut shift = f32::NEG_INFINITY;
-        unrolled!(at most 4; for rank in PARTS => { shift = math::max(shift, shifts[rank]) });
+        unrolled!(at most 8; for rank in PARTS => { shift = math::max(shift, shifts[rank]) });
         let mut combined = Self { output: [[0.0; 4]; 2], shift, sum: 0.0 };
-        unrolled!(at most 4; for rank in PARTS => {
+        unrolled!(at most 8; for rank in PARTS => {
             // The shift is −∞ for a part that does not exist or attended to nothing; the largest shift may be −∞, too.
             let factor = math::exp2(shifts[rank] - finite_or_zero(shift));
             combined.sum = math::fma(factor, sums[rank], combined.sum);
