@@ -68,20 +68,21 @@ impl Split {
         items <= if self.shares_multiprocessors() { multiprocessors } else { multiprocessors / 2 }
     }
 
-    /// Blocks that a launch may have. Clusters of more than two blocks do not fill a GPU.
+    /// Blocks that a launch may have. Clusters of more than two blocks do not fill a GPU, since none has blocks in two of its groups of
+    /// multiprocessors.
     ///
     /// * Two warpgroups: one block on each of four fifths of the multiprocessors.
-    /// * One warpgroup, wide rows: one block per multiprocessor.
+    /// * One warpgroup, wide rows: one block on each of 31 of 32. At 44 items, clusters of two take 0.81 to 0.98 of the time of those of
+    ///   three (docs/results/map.md).
     /// * One warpgroup otherwise: three blocks per two multiprocessors, since one computes while another waits. Under a causal mask
     ///   twice as many: half of them finish early, and others take their places.
     const fn places(self, multiprocessors: u32) -> u32 {
-        let halves = match self.mask {
-            _ if self.rows > WARPGROUP_ROWS => return multiprocessors.saturating_mul(4) / 5,
-            Mask::Causal if self.shares_multiprocessors() => 6,
-            _ if self.shares_multiprocessors() => 3,
-            _ => 2,
-        };
-        multiprocessors.saturating_mul(halves) / 2
+        match self.mask {
+            _ if self.rows > WARPGROUP_ROWS => multiprocessors.saturating_mul(4) / 5,
+            _ if !self.shares_multiprocessors() => multiprocessors - multiprocessors / 32,
+            Mask::Causal => multiprocessors.saturating_mul(3),
+            _ => multiprocessors.saturating_mul(3) / 2,
+        }
     }
 
     /// Whether two of its blocks are faster on one multiprocessor at once than one after the other.
@@ -126,7 +127,11 @@ mod tests {
         assert_eq!(full(0, 0), 1);
         assert_eq!(split(64, 64, Mask::Causal).cluster(82, 5200, 132), 4, "short items leave their places to others");
         let wide = |rows, items| split(rows, 128, Mask::Full).cluster(items, 4096, 132);
-        assert_eq!([wide(64, 33), wide(64, 64), wide(64, 67)], [4, 2, 1], "a block for each multiprocessor");
+        assert_eq!(
+            [wide(64, 32), wide(64, 42), wide(64, 43), wide(64, 66), wide(64, 67)],
+            [4, 3, 2, 2, 1],
+            "nearly a block for each multiprocessor"
+        );
         assert_eq!(
             [wide(128, 26), wide(128, 35), wide(128, 66), wide(128, 67)],
             [4, 3, 2, 1],

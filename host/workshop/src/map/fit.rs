@@ -416,6 +416,9 @@ mod tests {
             ("few-heads/h100-short128", [1.02, 1.2]),
             ("few-heads/h100-any64", [1.02, 1.2]),
             ("few-heads/h100-any128", [1.03, 1.3]),
+            ("other-keys/h100-d64", [1.02, 1.2]),
+            ("other-keys/h200-d96", [1.01, 1.1]),
+            ("other-keys/h200-d128", [1.02, 1.2]),
         ] {
             let record = folder.join(format!("{name}.jsonl"));
             let mut map =
