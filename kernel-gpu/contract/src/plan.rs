@@ -102,7 +102,7 @@ impl<'a> Plan<'a> {
         self.variant
     }
 
-    /// The problem.
+    /// The problem, in the form in which the variant computes it: on the same memory, perhaps with other heads and rows.
     pub const fn problem(&self) -> &Problem {
         &self.problem
     }
