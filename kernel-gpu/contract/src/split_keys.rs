@@ -12,7 +12,7 @@ use crate::tile::{Configuration, Grid};
 /// Maximum blocks of a cluster, as many as every GPU with clusters can run.
 pub const MOST_BLOCKS: u32 = 8;
 /// Maximum blocks of a cluster where clusters fill the GPU: larger ones do not find room side by side (docs/results/map.md).
-const MOST_OF_A_FULL_GPU: u32 = 4;
+pub const MOST_OF_A_FULL_GPU: u32 = 4;
 /// Minimum steps per block for which splitting pays.
 const FEWEST_STEPS: u32 = 2;
 /// Minimum steps per block for which a large cluster pays on half of the multiprocessors, and on three fourths of them.
@@ -55,7 +55,7 @@ impl Split {
         at_least_one(larger(of_full, Self::large_cluster(items, steps, multiprocessors)))
     }
 
-    /// Blocks of a cluster of few items, which leave much of the GPU to larger clusters. Measured (docs/results/map.md).
+    /// Blocks of a cluster of few items, which leave much of the GPU to larger clusters. Measured (docs/results/other-keys.md).
     const fn large_cluster(items: u32, steps: u32, multiprocessors: u32) -> u32 {
         let items = at_least_one(items);
         let on_half = smaller(multiprocessors / 2 / items, steps / FEWEST_STEPS_OF_LARGE[0]);
@@ -68,12 +68,12 @@ impl Split {
         items <= if self.shares_multiprocessors() { multiprocessors } else { multiprocessors / 2 }
     }
 
-    /// Blocks that a launch may have. Clusters of more than two blocks do not fill a GPU, since none has blocks in two of its groups of
-    /// multiprocessors.
+    /// Blocks that a launch may have. Clusters of more than two blocks do not fill a GPU, since all blocks of one run in the same
+    /// graphics processing cluster.
     ///
     /// * Two warpgroups: one block on each of four fifths of the multiprocessors.
     /// * One warpgroup, wide rows: one block on each of 31 of 32. At 44 items, clusters of two take 0.81 to 0.98 of the time of those of
-    ///   three (docs/results/map.md).
+    ///   three (docs/results/other-keys.md).
     /// * One warpgroup otherwise: three blocks per two multiprocessors, since one computes while another waits. Under a causal mask
     ///   twice as many: half of them finish early, and others take their places.
     const fn places(self, multiprocessors: u32) -> u32 {

@@ -24,14 +24,14 @@ use crate::device::ptx::{cluster, math, memory, sync};
 use crate::device::unrolled;
 use contract::config::{MMA_N, WARP_SIZE, WARPGROUP_WARPS};
 use contract::packed::SequenceTile;
-use contract::split_keys::MOST_BLOCKS;
+use contract::split_keys::{MOST_BLOCKS, MOST_OF_A_FULL_GPU};
 
 /// Columns of O per 16-byte chunk.
 const CHUNK_COLUMNS: u32 = 8;
 /// Maximum number of parts of a strip.
 const MOST_PARTS: usize = MOST_BLOCKS as usize;
 /// Maximum number of parts in the smaller clusters, which most launches have.
-const USUAL_PARTS: usize = MOST_PARTS / 2;
+const USUAL_PARTS: usize = MOST_OF_A_FULL_GPU as usize;
 /// Threads of a warpgroup.
 const WARPGROUP_THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
 /// The named barrier of those threads, after those of [turns](super::turns), which has at most four warpgroups.
