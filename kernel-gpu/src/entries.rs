@@ -140,7 +140,9 @@ mod candidates {
     use crate::shared_tile;
     use contract::args::ForwardArgs;
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
-    use contract::tile::{Epilogue::*, Grid::*, Overlap::*, Queries::*, Rescale::*, Sm80, Sm90CpAsync, Sm90Tma};
+    use contract::tile::{
+        Epilogue::*, Grid::*, Keys::*, Overlap::*, Queries::*, Rescale::*, Sm80, Sm90CpAsync, Sm90Tma,
+    };
 
     include!(env!("FA512_CANDIDATES"));
 }

@@ -274,11 +274,14 @@ mod tests {
             let family = FAMILY_TARGETS.iter().find(is_compiled).expect("a family's target").family;
             let variants = VARIANTS.iter().filter(|variant| variant.family() == family && self.has(variant));
             let probes = PROBES.iter().filter(|probe| probe.family == family);
-            let wait =
-                |variant: &Variant| if variant.waits_for_previous_grid { "\tgriddepcontrol.wait;\n" } else { "" };
-            let variants = variants.map(|variant| (variant.entry, wait(variant)));
-            for (entry, wait) in variants.chain(probes.map(|probe| (probe.entry, ""))) {
-                write!(ptx, ".visible .entry {entry}(\n)\n{{\n{wait}\tret;\n}}\n")?;
+            let body = |variant: &Variant| match (variant.waits_for_previous_grid, variant.leaves_parts) {
+                (true, _) => "\tgriddepcontrol.wait;\n",
+                (_, true) => "\tmov.u32 \t%r1, %ctaid.y;\n",
+                _ => "",
+            };
+            let variants = variants.map(|variant| (variant.entry, body(variant)));
+            for (entry, body) in variants.chain(probes.map(|probe| (probe.entry, ""))) {
+                write!(ptx, ".visible .entry {entry}(\n)\n{{\n{body}\tret;\n}}\n")?;
             }
             Ok(Compiled { ptx, warnings: 0 })
         }

@@ -104,6 +104,8 @@ typedef struct fa512_problem {
     fa512_strides bias_strides; /* any may be 0 (broadcast), also all three; the last dimension is contiguous */
     const float *alibi_slopes;  /* device address of ALiBi slopes: slope * |i - j| is subtracted from the score of the query
                                  * at position i and the key at j, after softcap and before bias; NULL: none */
+    void *workspace; /* device address of fa512_workspace_bytes() bytes at a multiple of 16, with any contents, which nothing else
+                      * uses until the call has completed; NULL: none, and few queries with many keys may take longer */
 } fa512_problem;
 
 /* Strides of a contiguous tensor [batch, sequence, heads, head_dim], as in flash-attn. */
@@ -136,6 +138,10 @@ int32_t fa512_supports(const fa512_problem *problem, int32_t device, char *text,
 /* Loads the kernels for `count` problems on the GPU of the current context. Without it, the first call of each waits until
  * the driver has compiled the kernel, and cannot be captured into a graph. */
 int32_t fa512_warm_up(const fa512_problem *problems, size_t count);
+
+/* Writes how large a workspace can be of use for the problem on the GPU of the current context; 0 for most problems, and for all
+ * that Hopper's kernels compute. It need not be given. `problem->workspace` may be NULL here. */
+int32_t fa512_workspace_bytes(const fa512_problem *problem, uint64_t *bytes);
 
 /* Computes O on `stream`, and LSE if `lse` is not NULL. The tensors are device addresses at multiples of 16. LSE is
  * contiguous float [batch, heads, sequence], natural logarithm. O and LSE must not overlap any other tensor. The memory must

@@ -11,7 +11,9 @@ use half::{bf16, f16};
 
 use crate::driver::Driver;
 use crate::error::{Error, MemoryProblem};
-use crate::forward::{Options, forward_with};
+use crate::forward::Options;
+use crate::gpu::Gpu;
+use crate::plan::Plan;
 
 /// A slice type of cudarc itself. Sealed: an implementation elsewhere could return any address.
 pub trait Slice: sealed::Sealed {}
@@ -91,7 +93,7 @@ pub fn forward<T: Number>(
     forward_with_options(problem, q, k, v, o, lse, stream, Options::default())
 }
 
-/// [`forward`] with other options. The driver is not asked about pointers: the slice type already guarantees device
+/// [`forward`] with other options. A workspace, if one is used ([`Plan::with_workspace`]), is allocated on the stream. The driver is not asked about pointers: the slice type already guarantees device
 /// memory of the slice's length.
 ///
 /// # Errors
@@ -298,6 +300,8 @@ unsafe fn put<T: Number>(
         check(Tensor::Slopes, slopes, score_mod.slopes(shape).unwrap_or(0), stream)?;
     }
     bind(stream)?;
+    let plan = Plan::with_workspace(&problem, &Gpu::current()?)?;
+    let workspace = workspace(&plan, stream)?;
     // When dropped, each guard records that the stream uses the slice.
     let (q, _q) = q.device_ptr(stream);
     let (k, _k) = k.device_ptr(stream);
@@ -315,18 +319,29 @@ unsafe fn put<T: Number>(
         lse: lse_address,
         bias: bias.as_ref().map(|(address, _)| *address),
         alibi_slopes: slopes.as_ref().map(|(address, _)| *address),
+        workspace: workspace.as_ref().map(|workspace| workspace.device_ptr(stream).0),
         ..lengths
     };
+    let launch = plan.bind(addresses)?.overlap(options.overlaps());
     // SAFETY: `check` made sure that the slices are device memory of the stream's context, as large as the problem's
-    // views; the caller vouches for `lengths`. cudarc frees a slice only after the work on it, and the exclusive
-    // borrows of O and LSE order other users behind this launch.
-    unsafe {
-        forward_with(
-            &problem,
-            addresses,
-            crate::Stream::from_raw(stream.cu_stream().cast()),
-            options.check_pointers(false),
-        )
+    // views; the caller vouches for `lengths`. cudarc frees a slice, and the workspace, only after the work on it, and the
+    // exclusive borrows of O and LSE order other users behind this launch.
+    unsafe { launch.launch(crate::Stream::from_raw(stream.cu_stream().cast())) }
+}
+
+/// The workspace that `plan` needs, if any, from the pool of `stream`.
+fn workspace(plan: &Plan, stream: &Arc<CudaStream>) -> Result<Option<CudaSlice<u8>>, Error> {
+    let bytes = usize::try_from(plan.workspace_bytes()).unwrap_or(usize::MAX);
+    if bytes == 0 {
+        return Ok(None);
+    }
+    // SAFETY: kernels write what they read of a workspace.
+    match unsafe { stream.alloc::<u8>(bytes) } {
+        Ok(workspace) => Ok(Some(workspace)),
+        Err(error) => {
+            let doing = || format!("allocating a workspace of {bytes} bytes");
+            Driver::get()?.check(crate::driver::Code(error.0 as u32), doing).map(|()| None)
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `forward` and what goes with it: options, support queries, loading in advance.
 
+use contract::parts::Workspace;
 use contract::plan::Addresses;
 use contract::problem::Problem;
 
@@ -31,6 +32,12 @@ impl Options {
         Self { overlap, ..self }
     }
 
+    /// Whether launches may begin before the previous one ends.
+    #[cfg(feature = "cudarc")]
+    pub(crate) const fn overlaps(self) -> bool {
+        self.overlap
+    }
+
     /// Whether to ask the driver what the addresses point to (`cuPointerGetAttributes`, once per tensor). Default:
     /// true.
     pub fn check_pointers(self, check_pointers: bool) -> Self {
@@ -52,11 +59,11 @@ pub struct Support {
 /// # Errors
 /// [`Error::Unsupported`], with the reason, when no kernel computes the problem.
 pub fn supports(problem: &Problem, gpu: &Gpu) -> Result<Support, Error> {
-    let choice = select::choose(problem, gpu)?;
+    let choice = select::choose(problem, gpu, Workspace::None)?;
     Ok(Support { entry: choice.plan.variant().entry, reason: choice.reason.to_string() })
 }
 
-/// Loads the kernels of `problems` into the calling thread's current context.
+/// Loads the kernels of `problems`, with and without a workspace, into the calling thread's current context.
 ///
 /// Without it, the first call that needs a kernel loads it, and waits while the driver compiles. A call on a capturing
 /// stream cannot load a kernel and fails instead.
@@ -65,11 +72,16 @@ pub fn supports(problem: &Problem, gpu: &Gpu) -> Result<Support, Error> {
 /// When there is no current context, a problem is not supported, or the driver does not load a kernel.
 pub fn warm_up(problems: &[Problem]) -> Result<(), Error> {
     let gpu = Gpu::current()?;
-    problems.iter().try_for_each(|problem| Plan::new(problem, &gpu)?.warm_up())
+    problems.iter().try_for_each(|problem| {
+        Plan::new(problem, &gpu)?.warm_up()?;
+        Plan::with_workspace(problem, &gpu)?.warm_up()
+    })
 }
 
 /// Computes `O = softmax(scale · QKᵀ + mask) · V` and, if its address is given, LSE of `problem`, asynchronously on
 /// `stream`, with the default [`Options`].
+///
+/// If a workspace is given, it has the [`Plan::workspace_bytes`] of [`Plan::with_workspace`].
 ///
 /// The GPU is that of the calling thread's current context. Once the kernel is loaded, the call allocates, copies and
 /// synchronises nothing and takes no lock.
@@ -105,7 +117,8 @@ pub unsafe fn forward_with(
     let context = gpu::current_context(driver)?;
     let gpu = Gpu::of_current_context(driver)?;
     stream.check_context(driver, context)?;
-    let plan = Plan::new(problem, &gpu)?;
+    let workspace = if addresses.workspace.is_some() { Workspace::Provided } else { Workspace::None };
+    let plan = Plan::of(problem, &gpu, workspace)?;
     let launch = plan.bind(addresses)?.overlap(options.overlap);
     if options.check_pointers {
         let place = Place { context, gpu: gpu.ordinal().ok_or(Error::OtherGpu { planned: None })? };

@@ -2,6 +2,7 @@
 
 use contract::config::ELEMENT_BYTES;
 use contract::limits::LENGTHS_ALIGNMENT;
+use contract::parts::Workspace;
 use contract::plan::{self, Addresses, SLOPE_BYTES, lengths_elements};
 use contract::problem::Problem;
 use contract::refusal::Tensor;
@@ -34,8 +35,31 @@ impl Plan {
     /// # Errors
     /// When no kernel computes the problem on the GPU.
     pub fn new(problem: &Problem, gpu: &Gpu) -> Result<Self, Error> {
-        let plan = select::choose(problem, gpu)?.plan;
+        Self::of(problem, gpu, Workspace::None)
+    }
+
+    /// The same for a caller that provides a workspace of [`Self::workspace_bytes`]. If the problem has few query tiles with
+    /// many keys, and the GPU has no clusters (or Hopper's kernels do not compute it), the keys are split among more blocks, which
+    /// pass their results through the workspace, and a second launch combines them.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub fn with_workspace(problem: &Problem, gpu: &Gpu) -> Result<Self, Error> {
+        Self::of(problem, gpu, Workspace::Provided)
+    }
+
+    /// The plan with or without a workspace.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub(crate) fn of(problem: &Problem, gpu: &Gpu, workspace: Workspace) -> Result<Self, Error> {
+        let plan = select::choose(problem, gpu, workspace)?.plan;
         Ok(Self { gpu: *gpu, kernel: Kernel::of(plan.variant().entry)?, plan })
+    }
+
+    /// Bytes of the workspace that the launches need ([`Addresses::workspace`]); 0 if they need none.
+    pub fn workspace_bytes(&self) -> u64 {
+        self.plan.workspace_bytes()
     }
 
     /// Name of the kernel.
@@ -50,7 +74,7 @@ impl Plan {
 
     /// Number of blocks in the grid.
     pub fn blocks(&self) -> u32 {
-        self.plan.blocks()
+        self.plan.blocks() * self.plan.parts()
     }
 
     /// Loads the kernel, unless it is loaded, into the current context.
@@ -97,6 +121,9 @@ impl Plan {
         if let Some((elements, slopes)) = score_mod.slopes(shape).zip(addresses.alibi_slopes) {
             memory::check(driver, place, Tensor::Slopes, slopes, elements * SLOPE_BYTES)?;
         }
+        if let Some(workspace) = addresses.workspace.filter(|_| self.workspace_bytes() > 0) {
+            memory::check(driver, place, Tensor::Workspace, workspace, self.workspace_bytes())?;
+        }
         let Some(lse) = addresses.lse else { return Ok(()) };
         // A problem's rows fit 64 bits, since its O does.
         memory::check(driver, place, Tensor::Lse, lse, problem.shape().rows() as u64 * LSE_ELEMENT_BYTES)
@@ -119,7 +146,7 @@ impl Launch {
         Self { overlap, ..self }
     }
 
-    /// Puts the launch on `stream` with one driver call (`cuLaunchKernelEx`).
+    /// Puts the launch on `stream` with one driver call (`cuLaunchKernelEx`), or two if it uses a workspace.
     ///
     /// # Errors
     /// When the kernel is not loaded and the stream is capturing, or when the driver refuses the launch.

@@ -1,6 +1,7 @@
 //! Selection of the kernel that computes a problem.
 
 use contract::cost;
+use contract::parts::Workspace;
 use contract::problem::Problem;
 use contract::selection::{self, Choice};
 use contract::tuned;
@@ -13,7 +14,8 @@ use crate::gpu::Gpu;
 ///
 /// # Errors
 /// When no kernel computes the problem.
-pub fn choose(problem: &Problem, gpu: &Gpu) -> Result<Choice<'static>, Error> {
-    selection::choose(VARIANTS.iter().copied(), cost::SHIPPED, tuned::SHIPPED.iter().copied(), problem, gpu.facts())
+pub fn choose(problem: &Problem, gpu: &Gpu, workspace: Workspace) -> Result<Choice<'static>, Error> {
+    let (variants, tuned) = (VARIANTS.iter().copied(), tuned::SHIPPED.iter().copied());
+    selection::choose(variants, cost::SHIPPED, tuned, problem, gpu.facts(), workspace)
         .map_err(|none| Error::Unsupported { gpu: gpu.name().to_owned(), why: none.to_string() })
 }

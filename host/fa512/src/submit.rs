@@ -23,7 +23,7 @@ pub fn argument_bytes(variant: &Variant<'_>) -> &'static [usize] {
     }
 }
 
-/// Puts `launch` on `stream` (`cuLaunchKernelEx`). It may begin before the previous launch ends if `overlap` is set,
+/// Puts `launch` on `stream` (`cuLaunchKernelEx`), and the one that has to follow it, if any. It may begin before the previous launch ends if `overlap` is set,
 /// the kernel supports it, and the driver supports it in graphs too.
 ///
 /// # Errors
@@ -40,13 +40,35 @@ pub unsafe fn submit(
     stream: Stream,
     overlap: bool,
 ) -> Result<(), Error> {
+    // SAFETY: passed on to the caller; both launches are of one kernel and on the same memory.
+    unsafe {
+        submit_one(driver, kernel, launch, stream, overlap)?;
+        match launch.combining() {
+            Some(combining) => submit_one(driver, kernel, &combining, stream, overlap),
+            None => Ok(()),
+        }
+    }
+}
+
+/// [`submit`] without the launch that has to follow.
+///
+/// # Safety
+/// As for [`submit`].
+#[inline]
+unsafe fn submit_one(
+    driver: &Driver,
+    kernel: LoadedKernel,
+    launch: &Launch<'_>,
+    stream: Stream,
+    overlap: bool,
+) -> Result<(), Error> {
     let overlaps = overlap && driver.overlaps && launch.overlaps_previous();
-    let cluster = launch.cluster();
+    let (cluster, [blocks, parts]) = (launch.cluster(), launch.grid());
     let of_cluster = LaunchAttribute::cluster(cluster.unwrap_or(NonZeroU32::MIN));
     let mut attributes = [of_cluster, LaunchAttribute::programmatic_stream_serialization()];
     let attributes = &mut attributes[usize::from(cluster.is_none())..];
     let config = LaunchConfig {
-        grid: [launch.blocks(), 1, 1],
+        grid: [blocks, parts, 1],
         block: [launch.threads(), 1, 1],
         shared_bytes: launch.launched_shared_bytes(),
         stream: stream.handle(),

@@ -163,6 +163,9 @@ impl<'a> Tensors<'a> {
         let bias = inputs.bias().map(|bias| memory.copy(&mut storages, "bias", bias)).transpose()?;
         let slopes = inputs.slopes().map(|slopes| memory.copy_slopes(slopes)).transpose()?;
         let (bias, alibi_slopes) = (bias.map(|buffer| buffer.address), slopes.map(|buffer| buffer.address));
+        let bytes = plan.workspace_bytes();
+        let workspace = (bytes > 0).then(|| memory.allocate("workspace", bytes)).transpose()?;
+        let workspace = workspace.map(|buffer| buffer.address);
         let mut launch = plan.bind(Addresses {
             q,
             k,
@@ -175,6 +178,7 @@ impl<'a> Tensors<'a> {
             seqused_k: array(Tensor::SequsedK),
             bias,
             alibi_slopes,
+            workspace,
         })?;
         memory.executor.complete(&mut launch)?;
         Ok(Self { storages, lengths, o, lse, launch })

@@ -1,6 +1,7 @@
 //! Entries of a manifest as variants of the contract; their names are added to refusals.
 
 use contract::config::{Scores, Sequence};
+use contract::cost;
 use contract::manifest::{ArgumentLayout, Entry};
 use contract::plan::Plan;
 use contract::problem::{Problem, Shape, Slopes};
@@ -26,13 +27,14 @@ pub fn problem(entry: &Entry, shape: Shape, layout: Layout) -> Result<Problem> {
     Ok(problem.with_score_mod(score_mod.of(shape))?)
 }
 
-/// Plans the launch of `entry` for `problem` on `device`.
+/// Plans the launch of `entry` for `problem` on `device`, with a workspace if it can use one.
 ///
 /// # Errors
 /// [`Error::Invalid`] when the entry does not compute the problem or does not fit the device.
 pub fn plan<'a>(entry: &'a Entry, problem: &Problem, device: &Device) -> Result<Plan<'a>> {
     check_arguments(entry)?;
-    Plan::new(problem, entry.variant(), &device.gpu()).map_err(|refusal| refused(entry, &refusal))
+    let plan = Plan::new(problem, entry.variant(), &device.gpu()).map_err(|refusal| refused(entry, &refusal))?;
+    Ok(plan.with_workspace(cost::SHIPPED, &device.gpu()))
 }
 
 /// Checks that `entry` computes `problem`.

@@ -3,6 +3,7 @@
 
 use contract::cost;
 use contract::manifest::Entry;
+use contract::parts::Workspace;
 use contract::plan::Plan;
 use contract::problem::Problem;
 use contract::selection;
@@ -47,7 +48,8 @@ pub fn choose<'a>(
     }
     folder.entries().try_for_each(|(entry, _)| launch::check_arguments(entry))?;
     let variants = folder.entries().map(|(entry, _)| entry.variant());
-    let choice = selection::choose(variants, folder.costs(), folder.tuned().rows(), problem, &device.gpu())
+    let (costs, tuned) = (folder.costs(), folder.tuned().rows());
+    let choice = selection::choose(variants, costs, tuned, problem, &device.gpu(), Workspace::Provided)
         .map_err(|none| Error::Invalid(none.to_string()))?;
     let (entry, module) = named(folder, choice.plan.variant().entry)?;
     let (brief, reason) = (choice.reason.brief().to_string(), choice.reason.to_string());
@@ -66,7 +68,7 @@ pub fn among_all(problem: &Problem, device: &Device, requested: Option<&str>, tu
     }
     let built_in = Table::built_in()?;
     let (tuned, costs) = tuned.map_or((&built_in, cost::SHIPPED), |table| (table, &[]));
-    selection::choose(VARIANTS.iter().copied(), costs, tuned.rows(), problem, &device.gpu())
+    selection::choose(VARIANTS.iter().copied(), costs, tuned.rows(), problem, &device.gpu(), Workspace::Provided)
         .map(|choice| choice.plan.variant().entry.to_owned())
         .map_err(|none| Error::Invalid(none.to_string()))
 }

@@ -36,6 +36,8 @@ pub struct ForwardArgs {
     pub seqused_q: u64,
     /// The same for K and V.
     pub seqused_k: u64,
+    /// What the [parts](crate::parts) of items leave for one another, 16-byte aligned; 0 if the keys of items are not split.
+    pub part_results: u64,
     /// Strides of Q.
     pub q_strides: Strides,
     /// Strides of K.
@@ -66,8 +68,8 @@ pub struct ForwardArgs {
     /// For entries with a window: all bits set if the last query of each packed sequence is at its last key. Else 0: the first
     /// query is at the first key, or at the position that `window_left` and `window_right` account for.
     pub bottom_right: u32,
-    /// 0. Makes the alignment of the following fields explicit.
-    pub reserved: u32,
+    /// Number of parts of an item that the launch combines; 0 if it attends to keys.
+    pub combined_parts: u32,
     /// D, a multiple of 8, at most the columns of the entry's tiles. Entries specialised for one sequence length require D to
     /// equal them.
     pub head_dim: u32,
@@ -145,7 +147,7 @@ pub const TENSOR_MAP_COLUMNS: u32 = 64;
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
 const _: () = assert!(
-    FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 56 + 4 * 8 + 4 * 24 + 11 * 4 + 3 * 12 + 4 + 36 + 44 + 4
+    FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 56 + 5 * 8 + 4 * 24 + 11 * 4 + 3 * 12 + 4 + 36 + 44 + 4
         && FORWARD_ARGS_LAYOUT.align() == 8
 );
 
@@ -186,6 +188,7 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     cu_seqlens_k,
     seqused_q,
     seqused_k,
+    part_results,
     q_strides,
     k_strides,
     v_strides,
@@ -199,7 +202,7 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     room,
     kv_room,
     bottom_right,
-    reserved,
+    combined_parts,
     head_dim,
     heads,
     group,

@@ -14,7 +14,7 @@ use crate::architecture::MOST_GENEROUS;
 use crate::config::{Element, Family, HEAD_DIM, Mask, Scores, Sequence};
 use crate::manifest::Entry;
 use crate::tile::{
-    Configuration, Epilogue, Grid, Queries, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80, Sm90CpAsync, Sm90Tma,
+    Configuration, Epilogue, Grid, Keys, Queries, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80, Sm90CpAsync, Sm90Tma,
 };
 use crate::variants::Variant;
 
@@ -116,11 +116,12 @@ pub fn declaration(variant: &Variant<'_>) -> String {
 
 fn of_sm80(tile: &Sm80) -> String {
     let Sm80 { block_m, block_n, warps, stages, min_blocks, queries, fma_exponentials, unroll, .. } = *tile;
-    let Sm80 { rescale, epilogue, columns, key_groups, .. } = *tile;
+    let Sm80 { rescale, epilogue, columns, key_groups, keys, .. } = *tile;
     let options = [
         of_columns(columns),
         option(min_blocks != 1, format!("{min_blocks} blocks")),
         option(key_groups != 1, format!("{key_groups} key groups")),
+        option(keys == Keys::InParts, "parts"),
         option(queries == Queries::Shared, "shared queries"),
         option(fma_exponentials > 0, format!("{fma_exponentials} of 8 exponentials")),
         option(unroll > 0, format!("unroll {unroll}")),
@@ -234,9 +235,10 @@ mod tests {
                     fma_exponentials: 2,
                     unroll: 1,
                     key_groups: 2,
+                    keys: Keys::InParts,
                     ..Sm80::new(64, 32, 4, 2)
                 }),
-                "x: Sm80 { 64 x 32, 4 warps, 2 stages, 2 key groups, shared queries, 2 of 8 exponentials, unroll 1 }, F16, Exact(512), Full;",
+                "x: Sm80 { 64 x 32, 4 warps, 2 stages, 2 key groups, parts, shared queries, 2 of 8 exponentials, unroll 1 }, F16, Exact(512), Full;",
             ),
             (
                 Configuration::Sm80(Sm80 {

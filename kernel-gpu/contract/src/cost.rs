@@ -10,6 +10,7 @@ mod shipped;
 use crate::config::Mask;
 use crate::geometry::{self, query_tiles};
 use crate::gpu::Gpu;
+use crate::parts::{self, Workspace};
 use crate::problem::Problem;
 use crate::split_keys::Split;
 use crate::tile::{Configuration, Grid, Kind, Overlap};
@@ -65,6 +66,11 @@ impl KernelClass {
         }
     }
 
+    /// The tile of its kernels.
+    const fn tile(&self) -> parts::Tile {
+        parts::Tile { rows: self.rows, step: self.keys }
+    }
+
     /// How far `other` is from this class, most important difference first; `None` if its constants say nothing about this one.
     pub fn distance(&self, other: &Self) -> Option<Distance> {
         let octaves = |one: u32, other: u32| one.max(1).ilog2().abs_diff(other.max(1).ilog2());
@@ -113,6 +119,9 @@ pub struct Costs<'a> {
     pub kernels: &'a [(KernelClass, Constants)],
 }
 
+/// Start and end of a launch that combines parts, µs.
+const COMBINING_US: f64 = 2.5;
+
 impl<'a> Costs<'a> {
     /// The costs of the same GPU model in `all`, else of one of the same architecture, else the first: their clocks differ, which
     /// changes the times of all kernels alike.
@@ -123,17 +132,51 @@ impl<'a> Costs<'a> {
 
     /// Predicted time of `variant` for `problem` on a GPU with `multiprocessors` multiprocessors, µs. `None` for packed sequences, whose
     /// lengths are unknown, for masks that were not measured, and for kinds of kernels without constants.
-    pub fn predict(&self, variant: &Variant<'_>, problem: &Problem, multiprocessors: u32) -> Option<f64> {
-        self.predict_class(&KernelClass::of(variant), problem, multiprocessors)
+    pub fn predict(
+        &self,
+        variant: &Variant<'_>,
+        problem: &Problem,
+        multiprocessors: u32,
+        workspace: Workspace,
+    ) -> Option<f64> {
+        let class = KernelClass::of(variant);
+        match workspace {
+            Workspace::Provided if variant.leaves_parts => {
+                self.in_fastest_parts(&class, problem, multiprocessors).map(|(_, us)| us)
+            }
+            _ => self.predict_class(&class, problem, multiprocessors, 1),
+        }
     }
 
-    /// [`Self::predict`] for kernels of `class`.
-    pub fn predict_class(&self, class: &KernelClass, problem: &Problem, multiprocessors: u32) -> Option<f64> {
+    /// The number of [parts](crate::parts) in which kernels of `class`, which leave them, are predicted to be fastest, with the predicted
+    /// time, µs.
+    pub fn in_fastest_parts(&self, class: &KernelClass, problem: &Problem, multiprocessors: u32) -> Option<(u32, f64)> {
+        let predict = |parts| self.predict_class(class, problem, multiprocessors, parts);
+        let resident = self.constants(class)?.resident;
+        let candidates = parts::candidates(class.tile(), problem.shape(), class.mask, (multiprocessors, resident));
+        let mut fastest = (1, predict(1)?);
+        for parts in candidates.into_iter().flatten() {
+            let us = predict(parts)?;
+            if us < fastest.1 {
+                fastest = (parts, us);
+            }
+        }
+        Some(fastest)
+    }
+
+    /// [`Self::predict`] for kernels of `class`, with items in `parts` [parts](crate::parts).
+    pub fn predict_class(
+        &self,
+        class: &KernelClass,
+        problem: &Problem,
+        multiprocessors: u32,
+        parts: u32,
+    ) -> Option<f64> {
         if problem.packing().is_some() || !matches!(class.mask, Mask::Full | Mask::Causal) {
             return None;
         }
         let constants = self.constants(class)?;
-        Some(constants.predict(&Load::of(class, problem, multiprocessors, constants.resident)))
+        Some(constants.predict(&Load::of(class, problem, multiprocessors, constants.resident, parts)))
     }
 
     /// The constants of `class`, else those derived from the nearest class; `None` if there is none of its kind.
@@ -161,12 +204,14 @@ pub struct Load {
     pub shared_steps: f64,
     /// 10⁶ bytes of Q, K, V, O and LSE.
     pub megabytes: f64,
+    /// 10⁶ bytes that [parts](crate::parts) leave for a second launch to combine.
+    pub left_megabytes: f64,
 }
 
 impl Load {
     /// The load of a kernel of `class` for `problem` on `multiprocessors` multiprocessors, with `resident` blocks on each if the grid
-    /// does not determine it.
-    pub fn of(class: &KernelClass, problem: &Problem, multiprocessors: u32, resident: u32) -> Self {
+    /// does not determine it, and items in `own_parts` [parts](crate::parts).
+    pub fn of(class: &KernelClass, problem: &Problem, multiprocessors: u32, resident: u32, own_parts: u32) -> Self {
         let shape = problem.shape();
         let resident = match class.grid {
             Grid::OneShot => resident,
@@ -174,7 +219,7 @@ impl Load {
         };
         let heads = f64::from(shape.batch) * f64::from(shape.heads);
         let tiles = query_tiles(shape.sequence, class.rows);
-        let parts = parts_of_an_item(class, problem, tiles, multiprocessors);
+        let parts = parts_of_an_item(class, problem, tiles, multiprocessors) * f64::from(own_parts);
         let items = heads * f64::from(tiles) * parts;
         let causal = class.mask == Mask::Causal;
         let square = shape.sequence.min(shape.kv_sequence);
@@ -201,6 +246,7 @@ impl Load {
             steps: of_units(slots),
             shared_steps: of_units(multiprocessors),
             megabytes: shape.bytes() * 1e-6,
+            left_megabytes: heads * parts::left_bytes(shape.sequence, own_parts, class.columns) * 1e-6,
         }
     }
 }
@@ -257,7 +303,10 @@ impl Constants {
         let shared = self.shared_step_us * load.shared_steps;
         let computing = self.item_us * load.rounds + own.max(shared);
         let moving = self.megabyte_us * load.megabytes;
-        let starting = self.launch_us + self.block_us * load.blocks;
+        // What parts leave is read where it was written, in L2.
+        let combining =
+            if load.left_megabytes > 0.0 { COMBINING_US + self.megabyte_us * load.left_megabytes } else { 0.0 };
+        let starting = self.launch_us + self.block_us * load.blocks + combining;
         starting + computing.max(moving) + self.exposed * computing.min(moving)
     }
 }
@@ -274,12 +323,12 @@ mod tests {
 
     fn load(config: Configuration, mask: Mask, heads: u32, sequence: u32, resident: u32) -> Load {
         let problem = Problem::new(Shape::new(1, heads, sequence), mask, Layout::Bhsd).unwrap();
-        Load::of(&KernelClass::new(config, mask), &problem, 132, resident)
+        Load::of(&KernelClass::new(config, mask), &problem, 132, resident, 1)
     }
 
     #[test]
     fn items_go_through_in_rounds_of_the_blocks_that_are_there() {
-        let Load { blocks, rounds, steps, shared_steps, megabytes } = load(ONE_SHOT, Mask::Full, 264, 64, 2);
+        let Load { blocks, rounds, steps, shared_steps, megabytes, .. } = load(ONE_SHOT, Mask::Full, 264, 64, 2);
         assert_eq!((blocks, rounds, steps, shared_steps), (264.0, 1.0, 1.0, 2.0));
         assert!((megabytes - 264.0 * 64.0 * 516.0 * 1e-6).abs() < 1e-12);
         let more = load(ONE_SHOT, Mask::Full, 265, 64, 2);
@@ -324,7 +373,8 @@ mod tests {
 
     #[test]
     fn the_longer_of_computing_and_moving_counts_and_a_part_of_the_other() {
-        let load = Load { blocks: 8.0, rounds: 2.0, steps: 10.0, shared_steps: 20.0, megabytes: 8.0 };
+        let load =
+            Load { blocks: 8.0, rounds: 2.0, steps: 10.0, shared_steps: 20.0, megabytes: 8.0, left_megabytes: 0.0 };
         assert_eq!(CONSTANTS.predict(&load), 2.0 + 1.0 + (2.0 + 6.0) + 0.5 * 2.0);
         let load = Load { megabytes: 40.0, ..load };
         assert_eq!(CONSTANTS.predict(&load), 2.0 + 1.0 + 10.0 + 0.5 * 8.0);

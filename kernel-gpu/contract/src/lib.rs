@@ -19,6 +19,7 @@ pub mod last_round;
 pub mod limits;
 pub mod longest_first;
 pub mod packed;
+pub mod parts;
 pub mod plan;
 pub mod probe;
 pub mod problem;

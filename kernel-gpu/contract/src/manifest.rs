@@ -83,6 +83,9 @@ pub struct Entry {
     /// one ends (programmatic dependent launch). Absent in manifests of entries that do not.
     #[serde(default)]
     pub waits_for_previous_grid: bool,
+    /// Whether its PTX leaves [parts](crate::parts) of an item if the launch says so. Absent in manifests of entries that do not.
+    #[serde(default)]
+    pub leaves_parts: bool,
     /// Layout of the entry's single argument.
     pub arguments: ArgumentLayout,
     /// What ptxas reported, once per architecture it compiled for; empty if there was no ptxas.
@@ -143,7 +146,7 @@ impl ArgumentLayout {
 impl Entry {
     /// The entry as a variant.
     pub fn variant(&self) -> Variant<'_> {
-        let Self { name, config, element, sequence, mask, scores, waits_for_previous_grid, .. } = self;
+        let Self { name, config, element, sequence, mask, scores, waits_for_previous_grid, leaves_parts, .. } = self;
         Variant {
             entry: name,
             config: *config,
@@ -152,6 +155,7 @@ impl Entry {
             mask: *mask,
             scores: *scores,
             waits_for_previous_grid: *waits_for_previous_grid,
+            leaves_parts: *leaves_parts,
         }
     }
 
@@ -181,6 +185,7 @@ impl Entry {
             threads: config.threads(),
             dynamic_shared_bytes: config.shared_bytes(),
             waits_for_previous_grid: false,
+            leaves_parts: false,
             arguments: ArgumentLayout::forward(),
             resources: Vec::new(),
         }
@@ -189,8 +194,8 @@ impl Entry {
 
 impl From<&Variant<'_>> for Entry {
     fn from(variant: &Variant<'_>) -> Self {
-        let Variant { scores, waits_for_previous_grid, .. } = *variant;
+        let Variant { scores, waits_for_previous_grid, leaves_parts, .. } = *variant;
         let entry = Self::new(variant.entry, variant.config, variant.element, variant.sequence, variant.mask);
-        Self { scores, waits_for_previous_grid, ..entry }
+        Self { scores, waits_for_previous_grid, leaves_parts, ..entry }
     }
 }

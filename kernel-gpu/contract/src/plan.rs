@@ -7,12 +7,14 @@ use core::ops::RangeInclusive;
 
 use crate::args::{ForwardArgs, ScoreModArgs, TENSOR_MAP_BYTES, TensorMaps};
 use crate::config::{Mask, Scores, Sequence};
+use crate::cost::{Costs, KernelClass};
 use crate::divisor::Divisor;
 use crate::geometry::{blocks, query_tiles, work_items};
 use crate::gpu::Gpu;
 use crate::last_round::LastRound;
 use crate::longest_first::{HeadGroups, Heads};
 use crate::packed::{self, Lengths, Packing};
+use crate::parts;
 use crate::problem::{Problem, Slopes};
 use crate::refusal::Refusal;
 use crate::split_keys::Split;
@@ -31,6 +33,7 @@ pub struct Plan<'a> {
     variant: Variant<'a>,
     problem: Problem,
     blocks: u32,
+    parts: u32,
     cluster: u32,
     shared_bytes: u32,
     args: ForwardArgs,
@@ -69,6 +72,7 @@ impl<'a> Plan<'a> {
             cu_seqlens_k: 0,
             seqused_q: 0,
             seqused_k: 0,
+            part_results: 0,
             q_strides: views.q.strides,
             k_strides: views.k.strides,
             v_strides: views.v.strides,
@@ -84,7 +88,7 @@ impl<'a> Plan<'a> {
             room: room(problem, shape.sequence),
             kv_room: room(problem, shape.kv_sequence),
             bottom_right: if problem.looks_up_positions() { u32::MAX } else { 0 },
-            reserved: 0,
+            combined_parts: 0,
             head_dim: shape.head_dim,
             heads: Divisor::new(positive(shape.heads)),
             group: Divisor::new(positive(shape.group())),
@@ -94,7 +98,22 @@ impl<'a> Plan<'a> {
             head_groups: head_groups(problem, &variant, query_tiles, blocks.min(side_by_side), gpu),
         };
         let shared_bytes = config.shared_bytes_of_launch(blocks, gpu.multiprocessors);
-        Ok(Self { variant, problem: *problem, blocks: blocks * cluster, cluster, shared_bytes, args })
+        Ok(Self { variant, problem: *problem, blocks: blocks * cluster, parts: 1, cluster, shared_bytes, args })
+    }
+
+    /// The same launch for callers with a workspace ([`Self::workspace_bytes`]): if the kernel can, and it is predicted by `costs` to be
+    /// faster, the keys of an item are split among blocks of `gpu`, and a second launch combines their results.
+    pub fn with_workspace(self, costs: &[Costs<'_>], gpu: &Gpu<'_>) -> Self {
+        let class = KernelClass::of(&self.variant);
+        let costs = Costs::find(costs, gpu).filter(|_| self.variant.leaves_parts && self.problem.packing().is_none());
+        let fastest = costs.and_then(|costs| costs.in_fastest_parts(&class, &self.problem, gpu.multiprocessors));
+        Self { parts: fastest.map_or(1, |(parts, _)| parts), ..self }
+    }
+
+    /// Bytes of the workspace that the launch needs; 0 for most.
+    pub const fn workspace_bytes(&self) -> u64 {
+        let config = self.variant.config;
+        parts::workspace_bytes(self.args.work_items.get(), self.parts, config.block_m(), config.columns())
     }
 
     /// The variant.
@@ -107,9 +126,14 @@ impl<'a> Plan<'a> {
         &self.problem
     }
 
-    /// Blocks of the grid (x dimension; y and z are 1).
+    /// Blocks of the grid (x dimension).
     pub const fn blocks(&self) -> u32 {
         self.blocks
+    }
+
+    /// [Parts](crate::parts) of an item (y dimension of the grid).
+    pub const fn parts(&self) -> u32 {
+        self.parts
     }
 
     /// The launch on the tensors at `addresses`.
@@ -117,22 +141,23 @@ impl<'a> Plan<'a> {
     /// # Errors
     /// When a tensor is null, misaligned or beyond the 64-bit address space, or an output overlaps another tensor.
     pub fn bind(&self, addresses: Addresses) -> Result<Launch<'a>, Refusal> {
-        let FirstElements { q, k, v, o } = addresses::check(&self.problem, addresses)?;
+        let FirstElements { q, k, v, o, workspace: part_results } =
+            addresses::check(&self.problem, self.workspace_bytes(), addresses)?;
         let [lse, cu_seqlens, seqused_q, seqused_k] =
             [addresses.lse, addresses.cu_seqlens, addresses.seqused_q, addresses.seqused_k]
                 .map(|address| address.unwrap_or(0));
         let cu_seqlens_k = addresses.cu_seqlens_k.unwrap_or(cu_seqlens);
         let (bias, slopes) = (addresses.bias.unwrap_or(0), addresses.alibi_slopes.unwrap_or(0));
         let score_mod = ScoreModArgs { bias, slopes, ..self.args.score_mod };
-        let args =
-            ForwardArgs { q, k, v, o, lse, cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, score_mod, ..self.args };
+        let tensors = ForwardArgs { q, k, v, o, lse, part_results, score_mod, ..self.args };
+        let args = ForwardArgs { cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, ..tensors };
         let tensor_maps = self.variant.config.uses_tensor_maps().then(|| {
             let map = |tensor, first| TensorMap::of(&self.problem, tensor, first, self.variant.config.columns());
             [map(Tensor::Q, q), map(Tensor::K, k), map(Tensor::V, v), map(Tensor::O, o)]
         });
         let encoded = TensorMaps([[0; TENSOR_MAP_BYTES as usize]; 4]);
-        let Self { variant, blocks, cluster, shared_bytes, .. } = *self;
-        Ok(Launch { variant, blocks, cluster, shared_bytes, args, tensor_maps, encoded })
+        let Self { variant, blocks, parts, cluster, shared_bytes, .. } = *self;
+        Ok(Launch { variant, grid: [blocks, parts], cluster, shared_bytes, args, tensor_maps, encoded })
     }
 }
 
@@ -148,7 +173,7 @@ fn room(problem: &Problem, rows: u32) -> u32 {
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     variant: Variant<'a>,
-    blocks: u32,
+    grid: [u32; 2],
     cluster: u32,
     shared_bytes: u32,
     args: ForwardArgs,
@@ -167,9 +192,32 @@ impl<'a> Launch<'a> {
         self.variant.entry
     }
 
-    /// Blocks of the grid (x dimension; y and z are 1).
+    /// Blocks of the grid in x and y (z is 1).
+    pub const fn grid(&self) -> [u32; 2] {
+        self.grid
+    }
+
+    /// Blocks of the grid.
     pub const fn blocks(&self) -> u32 {
-        self.blocks
+        // Fewer than the workspace has bytes.
+        self.grid[0].saturating_mul(self.grid[1])
+    }
+
+    /// [Parts](crate::parts) of an item that it leaves; 1: items are computed whole.
+    pub const fn parts(&self) -> u32 {
+        self.grid[1]
+    }
+
+    /// The launch that has to follow on the same stream, to combine the [parts](crate::parts) that this one leaves; `None` if it
+    /// leaves none. O and LSE are complete after it.
+    pub fn combining(&self) -> Option<Self> {
+        let ([items, parts], config) = (self.grid, self.variant.config);
+        let leaves_parts = self.args.part_results != 0 && self.args.combined_parts == 0;
+        leaves_parts.then(|| Self {
+            grid: [items, parts::combining_blocks(parts, config.block_m(), config.columns())],
+            args: ForwardArgs { combined_parts: parts, ..self.args },
+            ..*self
+        })
     }
 
     /// Blocks of a cluster (x dimension; y and z are 1); `None` without clusters.

@@ -135,6 +135,11 @@ pub enum Refusal {
         /// The tensor.
         tensor: Tensor,
     },
+    /// The launch needs a workspace, and none is given.
+    NoWorkspace {
+        /// Its size.
+        bytes: u64,
+    },
     /// The address of a bias or slopes is null or misaligned.
     ElementAddress {
         /// The tensor.
@@ -339,6 +344,9 @@ impl fmt::Display for Refusal {
             }
             Refusal::UnexpectedAddress { tensor } => {
                 write!(formatter, "{tensor} is given, but the problem has none; make it a problem with one")
+            }
+            Refusal::NoWorkspace { bytes } => {
+                write!(formatter, "workspace is missing; the plan needs one of {bytes} bytes, or has to be made without")
             }
             Refusal::ElementAddress { tensor, address, element } => {
                 write!(formatter, "{tensor} is at address {address:#x}; it must be a non-zero multiple of {element}")

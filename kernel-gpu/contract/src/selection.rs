@@ -9,6 +9,7 @@ use crate::config::{Element, HEAD_DIM, Mask, WARPGROUP_ROWS};
 use crate::cost::Costs;
 use crate::geometry::query_tiles;
 use crate::gpu::Gpu;
+use crate::parts::Workspace;
 use crate::plan::Plan;
 use crate::problem::Problem;
 use crate::refusal::Refusal;
@@ -104,7 +105,7 @@ pub struct NoVariant<'p, V> {
 }
 
 /// Plans the launch of the best of `variants`, given in order of preference, for `problem` on `gpu`: by `costs`, else by the `tuned`
-/// rows among the variants with the narrowest tiles.
+/// rows among the variants with the narrowest tiles. The plan may need a workspace if one is provided.
 ///
 /// # Errors
 /// [`NoVariant`] when none computes the problem there.
@@ -114,6 +115,7 @@ pub fn choose<'a, 'p, V, T>(
     tuned: T,
     problem: &'p Problem,
     gpu: &Gpu<'p>,
+    workspace: Workspace,
 ) -> Result<Choice<'a>, NoVariant<'p, V>>
 where
     V: Iterator<Item = Variant<'a>> + Clone,
@@ -122,8 +124,8 @@ where
     // A simpler mask is faster, and so are fewer tiles.
     let simplified = &problem.simplified().with_groups_as_rows();
     // Wider tiles may be faster for a few short rows, so predicted times are compared across tile widths.
-    if let Some(choice) = choose_by_cost(variants.clone(), costs, simplified, gpu) {
-        return Ok(choice);
+    if let Some(choice) = choose_by_cost(variants.clone(), costs, simplified, gpu, workspace) {
+        return Ok(choice.with(workspace, costs, gpu));
     }
     let choice = narrowest_columns(variants.clone(), simplified, gpu).and_then(|columns| {
         let are_narrowest = |variant: &Variant<'_>| variant.config.columns() == columns;
@@ -133,7 +135,17 @@ where
         };
         choose_among(variants.clone().filter(are_narrowest), tuned.filter(names_narrowest), simplified, gpu)
     });
-    choice.ok_or(NoVariant { variants, problem, gpu: *gpu })
+    choice.map(|choice| choice.with(workspace, costs, gpu)).ok_or(NoVariant { variants, problem, gpu: *gpu })
+}
+
+impl Choice<'_> {
+    /// The choice with the plan for callers with or without a workspace.
+    fn with(self, workspace: Workspace, costs: &[Costs<'_>], gpu: &Gpu<'_>) -> Self {
+        match workspace {
+            Workspace::None => self,
+            Workspace::Provided => Self { plan: self.plan.with_workspace(costs, gpu), ..self },
+        }
+    }
 }
 
 /// Whether `variant` computes `problem` on `gpu`.
@@ -182,12 +194,13 @@ fn choose_by_cost<'a>(
     costs: &'a [Costs<'a>],
     problem: &Problem,
     gpu: &Gpu<'_>,
+    workspace: Workspace,
 ) -> Option<Choice<'a>> {
     let costs = Costs::find(costs, gpu)?;
     let mut fastest: Option<(Variant<'a>, f64)> = None;
     let mut next = fastest;
     for variant in variants.filter(|variant| computes(variant, problem, gpu)) {
-        let us = costs.predict(&variant, problem, gpu.multiprocessors)?;
+        let us = costs.predict(&variant, problem, gpu.multiprocessors, workspace)?;
         if fastest.is_none_or(|fastest| us < fastest.1) {
             (fastest, next) = (Some((variant, us)), fastest);
         } else if next.is_none_or(|next| us < next.1) {

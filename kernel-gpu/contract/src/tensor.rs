@@ -27,6 +27,8 @@ pub enum Tensor {
     Bias,
     /// ALiBi slopes.
     Slopes,
+    /// Memory in which the [parts](crate::parts) of items leave their results.
+    Workspace,
 }
 
 impl Tensor {
@@ -44,6 +46,7 @@ impl Tensor {
             Tensor::SequsedK => "seqused_k",
             Tensor::Bias => "bias",
             Tensor::Slopes => "alibi_slopes",
+            Tensor::Workspace => "workspace",
         }
     }
 }

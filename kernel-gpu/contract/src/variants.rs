@@ -22,6 +22,8 @@ pub struct Variant<'a> {
     /// Whether it executes `griddepcontrol.wait` before it accesses the tensors, so that its launch may begin before the
     /// previous one ends (programmatic dependent launch).
     pub waits_for_previous_grid: bool,
+    /// Whether its blocks leave [parts](crate::parts) of an item if the launch says so.
+    pub leaves_parts: bool,
 }
 
 /// The tile configuration of a variant: `tile!(Sm80, 64 x 128, 4 warps, 2 stages, …)`. Omitted options have the defaults of the
@@ -45,6 +47,9 @@ macro_rules! tile {
     };
     (@ $kind:ident $tile:tt, $groups:literal key groups $($rest:tt)*) => {
         tile!(@ $kind { key_groups: $groups, ..$kind $tile } $($rest)*)
+    };
+    (@ $kind:ident $tile:tt, parts $($rest:tt)*) => {
+        tile!(@ $kind { keys: crate::tile::Keys::InParts, ..$kind $tile } $($rest)*)
     };
     (@ $kind:ident $tile:tt, $passes:literal passes $($rest:tt)*) => {
         tile!(@ $kind { passes: $passes, ..$kind $tile } $($rest)*)
@@ -239,8 +244,8 @@ macro_rules! for_every_variant {
 
             fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, F16, Exact(512), Full;
             fa512_sm80_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, F16, Exact(512), Causal;
-            fa512_sm80_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, F16, Any, Full;
-            fa512_sm80_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, F16, Any, Causal;
+            fa512_sm80_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks, parts }, F16, Any, Full;
+            fa512_sm80_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks, parts }, F16, Any, Causal;
             fa512_sm80_any_full_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, F16, Any, Full;
             fa512_sm80_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, F16, Any, Causal;
             fa512_sm80_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 8 key groups }, F16, Any, Full;
@@ -250,8 +255,8 @@ macro_rules! for_every_variant {
             fa512_sm80_any_causal_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 4 key groups }, F16, Any, Causal;
             fa512_sm80_any_full_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 4 key groups, exchange epilogue }, F16, Any, Full;
             fa512_sm80_any_full_96x192: Sm80 { 96 x 192, 12 warps, 2 stages, 2 key groups }, F16, Any, Full;
-            fa512_sm80_any_full_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups }, F16, Any, Full;
-            fa512_sm80_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups }, F16, Any, Causal;
+            fa512_sm80_any_full_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups, parts }, F16, Any, Full;
+            fa512_sm80_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups, parts }, F16, Any, Causal;
             fa512_sm80_any_causal_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 2 key groups }, F16, Any, Causal;
             fa512_sm80_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, F16, Packed, Full;
             fa512_sm80_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, F16, Packed, Causal;
@@ -264,8 +269,8 @@ macro_rules! for_every_variant {
 
             fa512_sm80_bf16_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Bf16, Exact(512), Full;
             fa512_sm80_bf16_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Bf16, Exact(512), Causal;
-            fa512_sm80_bf16_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Bf16, Any, Full;
-            fa512_sm80_bf16_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Bf16, Any, Causal;
+            fa512_sm80_bf16_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks, parts }, Bf16, Any, Full;
+            fa512_sm80_bf16_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks, parts }, Bf16, Any, Causal;
             fa512_sm80_bf16_any_full_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Any, Full;
             fa512_sm80_bf16_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Any, Causal;
             fa512_sm80_bf16_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 8 key groups }, Bf16, Any, Full;
@@ -275,8 +280,8 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_any_causal_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 4 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_any_full_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 4 key groups, exchange epilogue }, Bf16, Any, Full;
             fa512_sm80_bf16_any_full_96x192: Sm80 { 96 x 192, 12 warps, 2 stages, 2 key groups }, Bf16, Any, Full;
-            fa512_sm80_bf16_any_full_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups }, Bf16, Any, Full;
-            fa512_sm80_bf16_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups }, Bf16, Any, Causal;
+            fa512_sm80_bf16_any_full_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups, parts }, Bf16, Any, Full;
+            fa512_sm80_bf16_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups, parts }, Bf16, Any, Causal;
             fa512_sm80_bf16_any_causal_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 2 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Bf16, Packed, Full;
             fa512_sm80_bf16_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Bf16, Packed, Causal;
@@ -289,8 +294,8 @@ macro_rules! for_every_variant {
 
             fa512_sm80_d32_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Any, Full;
             fa512_sm80_d32_any_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Any, Causal;
-            fa512_sm80_d32_any_full_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups }, F16, Any, Full;
-            fa512_sm80_d32_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups }, F16, Any, Causal;
+            fa512_sm80_d32_any_full_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, F16, Any, Full;
+            fa512_sm80_d32_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, F16, Any, Causal;
             fa512_sm80_d32_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Any, Window;
             fa512_sm80_d32_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Any, Window, Modified;
             fa512_sm80_d32_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Packed, Full;
@@ -300,10 +305,10 @@ macro_rules! for_every_variant {
             fa512_sm80_d96_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, F16, Any, Full;
             fa512_sm80_d96_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, F16, Any, Causal;
             fa512_sm80_d96_any_full_96x96: Sm80 { 96 x 96, 12 warps, 2 stages, 96 columns, 2 key groups }, F16, Any, Full;
-            fa512_sm80_d96_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks }, F16, Any, Full;
-            fa512_sm80_d96_any_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks }, F16, Any, Causal;
+            fa512_sm80_d96_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks, parts }, F16, Any, Full;
+            fa512_sm80_d96_any_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks, parts }, F16, Any, Causal;
             fa512_sm80_d96_any_causal_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 96 columns, 4 key groups }, F16, Any, Causal;
-            fa512_sm80_d96_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups }, F16, Any, Full;
+            fa512_sm80_d96_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups, parts }, F16, Any, Full;
             fa512_sm80_d96_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups }, F16, Any, Causal;
             fa512_sm80_d96_any_full_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 96 columns, 4 key groups }, F16, Any, Full;
             fa512_sm80_d96_any_full_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 96 columns, 4 key groups }, F16, Any, Full;
@@ -315,17 +320,17 @@ macro_rules! for_every_variant {
             fa512_sm80_d96_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Packed, Causal;
             fa512_sm80_d128_any_full_128x32: Sm80 { 128 x 32, 4 warps, 2 stages, 128 columns, exchange epilogue }, F16, Any, Full;
             fa512_sm80_d128_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 2 stages, 128 columns }, F16, Any, Causal;
-            fa512_sm80_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Any, Full;
-            fa512_sm80_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Any, Causal;
+            fa512_sm80_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, F16, Any, Full;
+            fa512_sm80_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, F16, Any, Causal;
             fa512_sm80_d128_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns, 2 blocks }, F16, Any, Full;
             fa512_sm80_d128_any_full_48x96: Sm80 { 48 x 96, 3 warps, 2 stages, 128 columns }, F16, Any, Full;
             fa512_sm80_d128_any_full_96x96: Sm80 { 96 x 96, 6 warps, 2 stages, 128 columns }, F16, Any, Full;
             fa512_sm80_d128_any_causal_48x96: Sm80 { 48 x 96, 6 warps, 2 stages, 128 columns, 2 key groups }, F16, Any, Causal;
             fa512_sm80_d128_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Any, Full;
             fa512_sm80_d128_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Any, Causal;
-            fa512_sm80_d128_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups }, F16, Any, Full;
+            fa512_sm80_d128_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups, parts }, F16, Any, Full;
             fa512_sm80_d128_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups }, F16, Any, Causal;
-            fa512_sm80_d128_any_full_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups }, F16, Any, Full;
+            fa512_sm80_d128_any_full_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups, parts }, F16, Any, Full;
             fa512_sm80_d128_any_causal_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups }, F16, Any, Causal;
             fa512_sm80_d128_any_causal_64x96: Sm80 { 64 x 96, 8 warps, 2 stages, 128 columns, 2 key groups }, F16, Any, Causal;
             fa512_sm80_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Any, Window;
@@ -339,8 +344,8 @@ macro_rules! for_every_variant {
 
             fa512_sm80_bf16_d32_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Any, Full;
             fa512_sm80_bf16_d32_any_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d32_any_full_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups }, Bf16, Any, Full;
-            fa512_sm80_bf16_d32_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups }, Bf16, Any, Causal;
+            fa512_sm80_bf16_d32_any_full_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, Bf16, Any, Full;
+            fa512_sm80_bf16_d32_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, Bf16, Any, Causal;
             fa512_sm80_bf16_d32_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Any, Window;
             fa512_sm80_bf16_d32_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Any, Window, Modified;
             fa512_sm80_bf16_d32_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Packed, Full;
@@ -350,10 +355,10 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_d96_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Bf16, Any, Full;
             fa512_sm80_bf16_d96_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Bf16, Any, Causal;
             fa512_sm80_bf16_d96_any_full_96x96: Sm80 { 96 x 96, 12 warps, 2 stages, 96 columns, 2 key groups }, Bf16, Any, Full;
-            fa512_sm80_bf16_d96_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks }, Bf16, Any, Full;
-            fa512_sm80_bf16_d96_any_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks }, Bf16, Any, Causal;
+            fa512_sm80_bf16_d96_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks, parts }, Bf16, Any, Full;
+            fa512_sm80_bf16_d96_any_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks, parts }, Bf16, Any, Causal;
             fa512_sm80_bf16_d96_any_causal_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 96 columns, 4 key groups }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d96_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups }, Bf16, Any, Full;
+            fa512_sm80_bf16_d96_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups, parts }, Bf16, Any, Full;
             fa512_sm80_bf16_d96_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_d96_any_full_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 96 columns, 4 key groups }, Bf16, Any, Full;
             fa512_sm80_bf16_d96_any_full_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 96 columns, 4 key groups }, Bf16, Any, Full;
@@ -365,17 +370,17 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_d96_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Packed, Causal;
             fa512_sm80_bf16_d128_any_full_128x32: Sm80 { 128 x 32, 4 warps, 2 stages, 128 columns, exchange epilogue }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 2 stages, 128 columns }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Any, Full;
-            fa512_sm80_bf16_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Any, Causal;
+            fa512_sm80_bf16_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, Bf16, Any, Full;
+            fa512_sm80_bf16_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, Bf16, Any, Causal;
             fa512_sm80_bf16_d128_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns, 2 blocks }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_full_48x96: Sm80 { 48 x 96, 3 warps, 2 stages, 128 columns }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_full_96x96: Sm80 { 96 x 96, 6 warps, 2 stages, 128 columns }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_causal_48x96: Sm80 { 48 x 96, 6 warps, 2 stages, 128 columns, 2 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_d128_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d128_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups }, Bf16, Any, Full;
+            fa512_sm80_bf16_d128_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups, parts }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d128_any_full_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups }, Bf16, Any, Full;
+            fa512_sm80_bf16_d128_any_full_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups, parts }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_causal_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_d128_any_causal_64x96: Sm80 { 64 x 96, 8 warps, 2 stages, 128 columns, 2 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Any, Window;
@@ -415,6 +420,7 @@ macro_rules! list {
                 mask: Mask::$mask,
                 scores: scores!($($scores)?),
                 waits_for_previous_grid: CONFIG.uses_tensor_maps(),
+                leaves_parts: CONFIG.leaves_parts(),
             };
             VARIANT
         }),*];
@@ -447,7 +453,7 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tile::{Epilogue, Grid, Queries, Rescale};
+    use crate::tile::{Epilogue, Grid, Keys, Queries, Rescale};
 
     #[test]
     fn where_a_variant_does_not_fit_another_of_its_family_computes_the_same() {
@@ -466,8 +472,8 @@ mod tests {
         let usual = Sm80::new(128, 64, 4, 2);
         assert_eq!(tile!(Sm80, 128 x 64, 4 warps, 2 stages), usual);
         assert_eq!(
-            tile!(Sm80, 128 x 64, 4 warps, 2 stages, 3 blocks, 2 key groups, shared queries),
-            Sm80 { min_blocks: 3, key_groups: 2, queries: Queries::Shared, ..usual }
+            tile!(Sm80, 128 x 64, 4 warps, 2 stages, 3 blocks, 2 key groups, parts, shared queries),
+            Sm80 { min_blocks: 3, key_groups: 2, keys: Keys::InParts, queries: Queries::Shared, ..usual }
         );
         assert_eq!(
             tile!(Sm80, 128 x 64, 4 warps, 2 stages, 2 of 8 exponentials, unroll 1),

@@ -28,12 +28,15 @@ pub struct Postprocessed {
     pub target: String,
     /// The entries that execute `griddepcontrol.wait` themselves.
     pub waiting: BTreeSet<String>,
+    /// The entries that read the block's index in y, which counts parts of an item.
+    pub in_parts: BTreeSet<String>,
 }
 
 impl Postprocessed {
     /// `entry`, one of this PTX, completed with what the text tells about it.
     pub fn describe(&self, entry: Entry) -> Entry {
-        Entry { waits_for_previous_grid: self.waiting.contains(&entry.name), ..entry }
+        let has = |those: &BTreeSet<String>| those.contains(&entry.name);
+        Entry { waits_for_previous_grid: has(&self.waiting), leaves_parts: has(&self.in_parts), ..entry }
     }
 }
 
@@ -93,11 +96,14 @@ fn scan<'a>(
         ptx_version: ptx_version.clone(),
         target: target.clone(),
         waiting: scan.waiting,
+        in_parts: scan.in_parts,
     })
 }
 
 /// Waits for earlier grids.
 const GRID_WAIT: &str = "griddepcontrol.wait";
+/// The block's index in y.
+const BLOCK_IN_Y: &str = "%ctaid.y";
 
 /// The construct that contains the current line.
 #[derive(Default)]
@@ -121,6 +127,8 @@ struct Scan<'a> {
     source_files: BTreeMap<String, String>,
     entries: BTreeSet<String>,
     waiting: BTreeSet<String>,
+    /// Those that read the block's index in y.
+    in_parts: BTreeSet<String>,
     refusals: Vec<Refusal>,
     text: String,
     /// Whether an entry without a configuration is left out instead of refused.
@@ -187,6 +195,9 @@ impl<'a> Scan<'a> {
         let Within::Entry { name: entry, .. } = &self.within else { return };
         if code.trim_end_matches(';') == GRID_WAIT {
             self.waiting.insert(entry.clone());
+        }
+        if code.contains(BLOCK_IN_Y) {
+            self.in_parts.insert(entry.clone());
         }
         let place = || Location { entry: entry.clone(), line: number, source: self.source() };
         let refusals = code.split([';', '{', '}']).filter_map(|statement| {
@@ -376,6 +387,13 @@ mod tests {
         let missing = postprocess(&ptx, &[variant(), &VARIANTS[1]]).expect_err("must be refused");
         assert_eq!(missing, [Refusal::MissingEntry(VARIANTS[1].entry.into())]);
         assert_eq!(postprocess(&ptx, &[]), Err(vec![Refusal::UnlistedEntry(variant().entry.into(), 12)]));
+    }
+
+    #[test]
+    fn entries_that_leave_parts_are_named() {
+        let in_parts = |body| postprocess(&module(body), &[variant()]).expect("nothing to refuse").in_parts;
+        assert!(in_parts("\tmov.u32 \t%r1, %ctaid.x;\n\t// %ctaid.y\n").is_empty());
+        assert!(in_parts("\tmov.u32 \t%r1, %ctaid.y;\n").iter().eq([variant().entry]));
     }
 
     #[test]

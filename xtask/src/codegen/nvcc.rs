@@ -27,11 +27,12 @@ pub fn has_twin(variant: &Variant) -> bool {
 }
 
 /// The tile of the variant's twin. There is one for the fp16 variants of [`FAMILY`] without a window and for sequences of one
-/// length that differ from its defaults in nothing but the tile, the warps, the stages and the blocks of a multiprocessor.
+/// length that differ from its defaults in nothing but the tile, the warps, the stages and the blocks of a multiprocessor. It leaves no
+/// parts.
 fn twin(variant: &Variant) -> Option<Sm80> {
     let Configuration::Sm80(tile) = variant.config else { return None };
-    let Sm80 { block_m, block_n, warps, stages, min_blocks, .. } = tile;
-    let is_usual = tile == Sm80 { min_blocks, ..Sm80::new(block_m, block_n, warps, stages) };
+    let Sm80 { block_m, block_n, warps, stages, min_blocks, keys, .. } = tile;
+    let is_usual = tile == Sm80 { min_blocks, keys, ..Sm80::new(block_m, block_n, warps, stages) };
     let is_computed = variant.mask != Mask::Window && variant.sequence != Sequence::Packed;
     (is_usual && is_computed && variant.element == Element::F16).then_some(tile)
 }
@@ -224,7 +225,16 @@ mod tests {
         let variant = |entry, config| {
             let (element, sequence, mask) = (Element::F16, Sequence::Any, Mask::Full);
             let scores = contract::config::Scores::Unmodified;
-            Variant { entry, config, element, sequence, mask, scores, waits_for_previous_grid: false }
+            Variant {
+                entry,
+                config,
+                element,
+                sequence,
+                mask,
+                scores,
+                waits_for_previous_grid: false,
+                leaves_parts: false,
+            }
         };
         let plain = variant("plain", Configuration::Sm80(tile));
         let others = [

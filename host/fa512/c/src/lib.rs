@@ -113,9 +113,32 @@ pub unsafe extern "C" fn fa512_warm_up(problems: *const RawProblem, count: usize
             let next = unsafe { problems.cast::<u8>().add(index * size) };
             // SAFETY: `next` points to a problem of the array.
             if let Some(Call { problem, .. }) = unsafe { problem::read(next.cast()) }? {
-                Plan::new(&problem, &Gpu::current()?)?.warm_up()?;
+                let gpu = Gpu::current()?;
+                Plan::new(&problem, &gpu)?.warm_up()?;
+                Plan::with_workspace(&problem, &gpu)?.warm_up()?;
             }
         }
+        Ok(())
+    })
+}
+
+/// Writes how large a workspace can be of use for a problem.
+///
+/// # Safety
+/// `problem` is null or points to `size` bytes, `size` being its first field; `bytes` is null or points to a `u64`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fa512_workspace_bytes(problem: *const RawProblem, bytes: *mut u64) -> i32 {
+    answer(|| {
+        if bytes.is_null() || !bytes.is_aligned() {
+            return Err(Failure::Invalid(format!("bytes is {bytes:p}, where no uint64_t can be")));
+        }
+        // SAFETY: the caller's promise about `problem`.
+        let needed = match unsafe { problem::read(problem) }? {
+            None => 0,
+            Some(Call { problem, .. }) => Plan::with_workspace(&problem, &Gpu::current()?)?.workspace_bytes(),
+        };
+        // SAFETY: not null and aligned; the caller promises a `u64`.
+        unsafe { bytes.write(needed) };
         Ok(())
     })
 }
@@ -194,8 +217,8 @@ unsafe fn forward(
 ) -> Result<(), Failure> {
     // SAFETY: the caller's promise about `problem`.
     let Some(call) = (unsafe { problem::read(problem) })? else { return Ok(()) };
-    let Call { problem, options, bias, alibi_slopes } = call;
-    let addresses = Addresses { lse: given(lse.addr()), bias, alibi_slopes, ..addresses };
+    let Call { problem, options, bias, alibi_slopes, workspace } = call;
+    let addresses = Addresses { lse: given(lse.addr()), bias, alibi_slopes, workspace, ..addresses };
     // SAFETY: the caller's promise is that of `attention::forward_with`.
     unsafe { attention::forward_with(&problem, addresses, Stream::from_raw(stream), options) }?;
     Ok(())

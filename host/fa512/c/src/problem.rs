@@ -70,6 +70,7 @@ pub struct RawProblem {
     bias: usize,
     bias_strides: RawStrides,
     alibi_slopes: usize,
+    workspace: usize,
 }
 
 const _: () = assert!(size_of::<RawProblem>() >= FIRST_SIZE && size_of::<RawProblem>() <= LARGEST_SIZE);
@@ -84,6 +85,8 @@ pub struct Call {
     pub bias: Option<u64>,
     /// Address of the ALiBi slopes, if there are any.
     pub alibi_slopes: Option<u64>,
+    /// Address of the workspace, if there is one.
+    pub workspace: Option<u64>,
 }
 
 /// An optional address; 0 means none.
@@ -259,6 +262,7 @@ impl RawProblem {
         let options =
             Options::default().overlap(flags & NO_OVERLAP == 0).check_pointers(flags & NO_POINTER_CHECKS == 0);
         let (bias, alibi_slopes) = (given(self.bias), given(self.alibi_slopes));
-        Ok(Some(Call { problem, options, bias, alibi_slopes }))
+        let workspace = given(self.workspace);
+        Ok(Some(Call { problem, options, bias, alibi_slopes, workspace }))
     }
 }

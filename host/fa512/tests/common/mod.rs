@@ -29,6 +29,11 @@ fn report() -> &'static PathBuf {
 
 /// Creates the machine, once per process. `None`, with a message on stderr, if the library was built without kernels.
 pub fn machine() -> Option<()> {
+    machine_of("90")
+}
+
+/// [`machine`] with GPUs of `architecture`, such as `80` for `sm_80`. The first test of a process decides.
+pub fn machine_of(architecture: &str) -> Option<()> {
     static MACHINE: OnceLock<()> = OnceLock::new();
     if fa512::kernels().next().is_none() {
         eprintln!("not tested: fa512 was built without kernels; `cargo xtask ptx` makes them");
@@ -36,17 +41,20 @@ pub fn machine() -> Option<()> {
     }
     MACHINE.get_or_init(|| {
         if std::env::var_os("FA512_TEST_GPU").is_none() {
-            simulate();
+            simulate(architecture);
         }
     });
     Some(())
 }
 
 /// Loads the simulated driver under the driver's usual name.
-fn simulate() {
-    for (name, value) in
-        [("PTX_SIM_GPUS", "2"), ("PTX_SIM_ARCH", "90"), ("PTX_SIM_MULTIPROCESSORS", "2"), ("PTX_SIM_THREADS", "1")]
-    {
+fn simulate(architecture: &str) {
+    for (name, value) in [
+        ("PTX_SIM_GPUS", "2"),
+        ("PTX_SIM_ARCH", architecture),
+        ("PTX_SIM_MULTIPROCESSORS", "2"),
+        ("PTX_SIM_THREADS", "1"),
+    ] {
         // SAFETY: the first test to come here is the only one to go on; nothing else reads the environment meanwhile.
         unsafe { std::env::set_var(name, value) };
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use contract::manifest::Entry;
+use contract::plan::Launch;
 
 use super::{Answer, Contender, Prepared, Workload};
 use crate::error::{Error, Result};
@@ -44,17 +45,18 @@ impl Contender for Ptx {
         let problem = workload.inputs.problem();
         let choice = variant::choose(folder, problem, executor.device(), variant.as_deref())?;
         let forward = Forward::prepare(executor.as_mut(), choice.module, choice.entry, &workload.inputs, true)?;
-        let implementation = implementation(folder, choice.entry, choice.module, forward.launch().blocks());
+        let implementation = implementation(folder, choice.entry, choice.module, forward.launch());
         Ok(Box::new(PreparedPtx { forward, implementation, protocol: workload.protocol }))
     }
 }
 
-fn implementation(folder: &PtxFolder, entry: &Entry, module: &PtxModule, blocks: u32) -> Implementation {
+fn implementation(folder: &PtxFolder, entry: &Entry, module: &PtxModule, launch: &Launch<'_>) -> Implementation {
     let manifest = folder.manifest();
     let listed = manifest.modules.iter().find(|listed| listed.file == module.file);
     Implementation::Ptx {
         kernel: Kernel { entry: entry.name.clone(), config: entry.config },
-        blocks,
+        blocks: launch.blocks(),
+        parts: launch.parts(),
         threads: entry.threads,
         dynamic_shared_bytes: entry.dynamic_shared_bytes,
         file: module.file.clone(),

@@ -35,6 +35,16 @@ pub struct Execution {
     pub counters: Option<ptx_sim::Counters>,
 }
 
+impl Execution {
+    /// Adds the observations about a launch that followed.
+    fn add(&mut self, later: Self) {
+        self.findings.extend(later.findings);
+        if let (Some(counters), Some(later)) = (&mut self.counters, later.counters) {
+            *counters += later;
+        }
+    }
+}
+
 /// A guard that a kernel wrote to.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct GuardDamage {

@@ -143,9 +143,11 @@ impl Executor for SimExecutor {
         let function = self.module(launch.entry())?.function(launch.entry()).map_err(simulated)?;
         function.allow_dynamic_shared(launch.dynamic_shared_bytes()).map_err(simulated)?;
         let maps = launch.encoded_tensor_maps().map(|maps| maps.0.as_flattened().to_vec());
+        let [blocks, parts] = launch.grid();
+        let combining = launch.combining();
         let launch = sim_device::Launch {
             function,
-            grid: [launch.blocks(), 1, 1],
+            grid: [blocks, parts, 1],
             block: [launch.threads(), 1, 1],
             dynamic_shared_bytes: launch.dynamic_shared_bytes(),
             overlaps_previous: launch.overlaps_previous(),
@@ -154,7 +156,11 @@ impl Executor for SimExecutor {
             parameters: std::iter::once(launch.argument_bytes().to_vec()).chain(maps).collect(),
         };
         let report = self.context.run(&launch, &self.options).map_err(simulated)?;
-        Ok(Execution { findings: report.findings, counters: Some(report.counters) })
+        let mut execution = Execution { findings: report.findings, counters: Some(report.counters) };
+        if let Some(combining) = combining {
+            execution.add(self.launch(&combining)?);
+        }
+        Ok(execution)
     }
 
     fn prepare_sample(&mut self, _: &[Launch<'_>], _: &Protocol) -> Result<Option<Sample>> {

@@ -2,6 +2,7 @@
 
 use contract::cost::{Costs, KernelClass};
 use contract::gpu::Gpu;
+use contract::parts::Workspace;
 use contract::problem::Problem;
 use contract::selection::computes;
 use contract::variants::Variant;
@@ -17,7 +18,7 @@ pub fn lead<'a>(
     gpu: &Gpu<'_>,
 ) -> Option<f64> {
     let predicted = |variant: Variant<'a>| {
-        let us = costs.predict(&variant, problem, gpu.multiprocessors)?;
+        let us = costs.predict(&variant, problem, gpu.multiprocessors, Workspace::Provided)?;
         Some((KernelClass::of(&variant), us))
     };
     let times: Vec<_> = variants.filter(|variant| computes(variant, problem, gpu)).filter_map(predicted).collect();
@@ -60,7 +61,7 @@ mod tests {
     #[test]
     fn a_lead_is_that_of_the_first_class_over_the_others() {
         let problem = case(64, 512).problem().unwrap();
-        let time = |variant: &Variant<'_>| costs().predict(variant, &problem, GPU.multiprocessors);
+        let time = |variant: &Variant<'_>| costs().predict(variant, &problem, GPU.multiprocessors, Workspace::Provided);
         let named = |name: &str| *VARIANTS.iter().find(|variant| variant.entry == name).expect("it is shipped");
         let (small, large) = (named("fa512_sm90a_tma_any_full_64x64"), named("fa512_sm90a_tma_any_full_256x64"));
         let (a, b) = (time(&small).unwrap(), time(&large).unwrap());

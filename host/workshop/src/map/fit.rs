@@ -69,8 +69,16 @@ pub struct FittedKernel {
 /// The times of our kernels at a point.
 struct Measured {
     problem: Problem,
-    /// Class and time in µs.
-    times: Vec<(KernelClass, f64)>,
+    times: Vec<KernelTime>,
+}
+
+/// The time of one of our kernels.
+#[derive(Clone, Copy, Debug)]
+struct KernelTime {
+    class: KernelClass,
+    /// Parts of an item.
+    parts: u32,
+    us: f64,
 }
 
 /// A GPU model: name, architecture, number of multiprocessors.
@@ -129,7 +137,7 @@ fn measured(map: &Map) -> Result<Vec<Measured>> {
         let class = |name: &str| Some(KernelClass::new(map.header.config(name)?, case.mask));
         let times = point.results.iter().filter_map(|outcome| {
             let (name, us) = (outcome.kernel.as_deref()?, outcome.median_us()?);
-            Some((class(name)?, us))
+            Some(KernelTime { class: class(name)?, parts: outcome.parts, us })
         });
         let problem = case.problem()?;
         let times: Vec<_> = times.collect();
@@ -142,12 +150,12 @@ fn measured(map: &Map) -> Result<Vec<Measured>> {
 
 /// The constants of every class, those with most times first; the prior of later ones is derived from them.
 fn fit_points(points: &[&Measured], multiprocessors: u32) -> Vec<FittedKernel> {
-    let mut classes: Vec<(KernelClass, Vec<(&Problem, f64)>)> = Vec::new();
+    let mut classes: Vec<(KernelClass, Vec<(&Problem, KernelTime)>)> = Vec::new();
     for point in points {
-        for &(class, us) in &point.times {
-            match classes.iter_mut().find(|(known, _)| *known == class) {
-                Some((_, times)) => times.push((&point.problem, us)),
-                None => classes.push((class, vec![(&point.problem, us)])),
+        for time in &point.times {
+            match classes.iter_mut().find(|(known, _)| *known == time.class) {
+                Some((_, times)) => times.push((&point.problem, *time)),
+                None => classes.push((time.class, vec![(&point.problem, *time)])),
             }
         }
     }
@@ -164,13 +172,13 @@ fn fit_points(points: &[&Measured], multiprocessors: u32) -> Vec<FittedKernel> {
 /// The constants that minimise the deviation of predicted from measured `times`, in logarithms.
 fn fit_class(
     class: &KernelClass,
-    times: &[(&Problem, f64)],
+    times: &[(&Problem, KernelTime)],
     multiprocessors: u32,
     expected: &Constants,
 ) -> FittedKernel {
     let of = |resident: u32| {
-        let load = |problem: &Problem| Load::of(class, problem, multiprocessors, resident);
-        let loads: Vec<_> = times.iter().map(|(problem, us)| (load(problem), us.ln())).collect();
+        let load = |problem: &Problem, parts| Load::of(class, problem, multiprocessors, resident, parts);
+        let loads: Vec<_> = times.iter().map(|(problem, time)| (load(problem, time.parts), time.us.ln())).collect();
         let square = |constants: &Constants| {
             let errors = loads.iter().map(|(load, us)| constants.predict(load).ln() - us);
             errors.map(|error| error * error).sum::<f64>() / loads.len() as f64
@@ -231,10 +239,11 @@ pub fn pairs(kernels: &[FittedKernel]) -> Vec<(KernelClass, Constants)> {
 impl Measured {
     /// Time of the kernel chosen by `costs` over that of the fastest; `None` if there is no choice.
     fn regret(&self, costs: &Costs<'_>, multiprocessors: u32) -> Option<f64> {
-        let predicted = |class: &KernelClass| costs.predict_class(class, &self.problem, multiprocessors);
-        let chosen = self.times.iter().filter_map(|(class, us)| Some((predicted(class)?, *us)));
+        let predicted =
+            |time: &KernelTime| costs.predict_class(&time.class, &self.problem, multiprocessors, time.parts);
+        let chosen = self.times.iter().filter_map(|time| Some((predicted(time)?, time.us)));
         let chosen = chosen.min_by(|a, b| a.0.total_cmp(&b.0))?.1;
-        let fastest = self.times.iter().map(|time| time.1).fold(f64::INFINITY, f64::min);
+        let fastest = self.times.iter().map(|time| time.us).fold(f64::INFINITY, f64::min);
         (self.times.len() > 1).then_some(chosen / fastest)
     }
 }
@@ -303,7 +312,7 @@ mod tests {
                 let case = point((1, heads, sequence), vec![]).case;
                 let problem = case.problem().unwrap();
                 let class = KernelClass::new(config, Mask::Full);
-                let load = Load::of(&class, &problem, MULTIPROCESSORS, truth(config).resident);
+                let load = Load::of(&class, &problem, MULTIPROCESSORS, truth(config).resident, 1);
                 truth(config).predict(&load) * (1.0 + sign * noise * (index as f64 * 0.7).sin())
             };
             let results = vec![

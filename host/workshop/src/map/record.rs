@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::document::Format;
 use crate::error::Result;
 use crate::journal::{self, Content};
-use crate::record::{self, Case, Ceilings, Environment, Implementation, Kernel, Row, RunProtocol};
+use crate::record::{
+    self, Case, Ceilings, Environment, Implementation, Kernel, Row, RunProtocol, is_one_part, one_part,
+};
 use crate::statistics::Samples;
 
 /// The file format.
@@ -89,6 +91,9 @@ pub struct Outcome {
     pub contender: String,
     /// The entry that ran, if it is one of ours.
     pub kernel: Option<String>,
+    /// Parts of a work item that a second launch combined.
+    #[serde(default = "one_part", skip_serializing_if = "is_one_part")]
+    pub parts: u32,
     /// Its time.
     #[serde(flatten)]
     pub time: Time,
@@ -127,16 +132,16 @@ impl Outcome {
 
 impl From<Row> for Outcome {
     fn from(row: Row) -> Self {
-        let kernel = match row.implementation {
-            Some(Implementation::Ptx { kernel, .. }) => Some(kernel.entry),
-            Some(Implementation::Library { .. }) | None => None,
+        let (kernel, parts) = match row.implementation {
+            Some(Implementation::Ptx { kernel, parts, .. }) => (Some(kernel.entry), parts),
+            Some(Implementation::Library { .. }) | None => (None, 1),
         };
         let time = match row.outcome {
             record::Outcome::Measured(measurement) => Time::Measured { samples_us: measurement.samples_us },
             record::Outcome::Wrong { correctness } => Time::Wrong { reason: correctness.to_string() },
             record::Outcome::NotRun { reason } => Time::NotRun { reason },
         };
-        Self { contender: row.contender, kernel, time }
+        Self { contender: row.contender, kernel, parts, time }
     }
 }
 
@@ -242,7 +247,8 @@ pub(crate) mod tests {
 
     pub fn measured(contender: &str, kernel: Option<&str>, median_us: f64) -> Outcome {
         let samples_us = Samples::new(vec![median_us; 3]).unwrap();
-        Outcome { contender: contender.into(), kernel: kernel.map(Into::into), time: Time::Measured { samples_us } }
+        let kernel = kernel.map(Into::into);
+        Outcome { contender: contender.into(), kernel, parts: 1, time: Time::Measured { samples_us } }
     }
 
     pub fn point((batch, heads, sequence): (u32, u32, u32), results: Vec<Outcome>) -> Point {
@@ -264,6 +270,7 @@ pub(crate) mod tests {
         let wrong = Outcome {
             contender: "torch:flash".into(),
             kernel: None,
+            parts: 1,
             time: Time::Wrong { reason: "3 wrong elements".into() },
         };
         let points = [

@@ -140,6 +140,7 @@ mod tests {
         let lost = Outcome {
             contender: "torch:flex".into(),
             kernel: None,
+            parts: 1,
             time: Time::NotRun { reason: "it does not know it".into() },
         };
         let point = point(

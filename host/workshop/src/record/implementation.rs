@@ -18,6 +18,9 @@ pub enum Implementation {
         kernel: Kernel,
         /// Blocks of the grid.
         blocks: u32,
+        /// Parts of a work item that a second launch combined.
+        #[serde(default = "one_part", skip_serializing_if = "is_one_part")]
+        parts: u32,
         /// Threads of a block.
         threads: u32,
         /// Dynamic shared memory of a block, bytes.
@@ -38,6 +41,16 @@ pub enum Implementation {
         /// Versions by name, such as `torch` → `2.11.0`.
         versions: BTreeMap<String, String>,
     },
+}
+
+/// [`Implementation::Ptx`]'s parts, if a record does not say.
+pub(crate) const fn one_part() -> u32 {
+    1
+}
+
+/// Whether items were computed whole, as in records that do not say.
+pub(crate) const fn is_one_part(parts: &u32) -> bool {
+    *parts == 1
 }
 
 /// An entry that was measured.

@@ -28,6 +28,7 @@ pub use correctness::Correctness;
 pub use environment::{Environment, GpuState, Telemetry};
 pub use file::{FORMAT, check};
 pub use implementation::{Implementation, Kernel};
+pub(crate) use implementation::{is_one_part, one_part};
 pub use measurement::Measurement;
 pub use warning::{HIGHEST_TEMPERATURE, LARGEST_VARIATION, LAUNCH_BOUND_US, Warning};
 

@@ -64,6 +64,7 @@ fn row(samples_us: Vec<f64>, ceilings: &Ceilings) -> Row {
     let implementation = Implementation::Ptx {
         kernel: Kernel { entry: variant.entry.into(), config: variant.config },
         blocks: 1024,
+        parts: 1,
         threads: variant.config.threads(),
         dynamic_shared_bytes: variant.config.shared_bytes(),
         file: "sm_80.ptx".into(),

@@ -1,6 +1,7 @@
 //! Fewer heads of K and V than of Q, and other numbers of keys than of queries: every entry that has them against the reference.
 
 use contract::config::{Element, Mask};
+use contract::cost::{self, KernelClass};
 use contract::manifest::Entry;
 use contract::problem::{Alignment, Problem, Shape, Window};
 use contract::split_keys::{MOST_BLOCKS, Split};
@@ -56,6 +57,29 @@ fn few_rows_with_many_keys_are_split_among_as_many_blocks_as_a_cluster_may_have(
         let shape = Shape::new(1, 1, 60).with_kv_sequence(KEYS);
         let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap().with_element(element);
         Case::generate(problem, Distribution::LargeLogits).on_multiprocessors(16).assert_right_in(true, splits);
+    }
+}
+
+/// Parts in which the items of `problem` are computed.
+fn parts_of(entry: &Entry, problem: &Problem, multiprocessors: u32) -> u32 {
+    let class = KernelClass::of(&entry.variant());
+    let parts = cost::SHIPPED[0].in_fastest_parts(&class, problem, multiprocessors).filter(|_| entry.leaves_parts);
+    parts.map_or(1, |(parts, _)| parts)
+}
+
+/// Parts of all columns in one block, and of few columns in each; tiles with strips beyond the last row, and several tiles.
+#[test]
+fn keys_of_few_rows_are_split_in_parts() {
+    const MULTIPROCESSORS: u32 = 24;
+    for (heads, sequence, kv_sequence, mask) in [(2, 37, 900, Mask::Full), (1, 1100, 1100, Mask::Causal)] {
+        for (element, distribution) in
+            Element::ALL.into_iter().zip([Distribution::LargeLogits, Distribution::NonFiniteValues])
+        {
+            let shape = Shape::new(1, heads, sequence).with_kv_heads(1).with_kv_sequence(kv_sequence);
+            let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().with_element(element);
+            let splits = |entry: &Entry| parts_of(entry, &problem, MULTIPROCESSORS) > 1;
+            Case::generate(problem, distribution).on_multiprocessors(MULTIPROCESSORS).assert_right_in(true, splits);
+        }
     }
 }
 

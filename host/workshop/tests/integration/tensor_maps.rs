@@ -31,6 +31,7 @@ fn entry() -> Entry {
         mask,
         scores,
         waits_for_previous_grid: false,
+        leaves_parts: false,
     })
 }
 

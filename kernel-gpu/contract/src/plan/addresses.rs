@@ -42,14 +42,17 @@ pub struct Addresses {
     pub bias: Option<u64>,
     /// The ALiBi slopes, if the problem has them: f32, contiguous.
     pub alibi_slopes: Option<u64>,
+    /// The workspace, if the plan needs one ([`Plan::workspace_bytes`](super::Plan::workspace_bytes)), 16-byte aligned. It may contain
+    /// anything, and nothing else may use it until the launches have completed.
+    pub workspace: Option<u64>,
 }
 
 impl Addresses {
     /// Addresses of Q, K, V and O only.
     pub const fn new(q: u64, k: u64, v: u64, o: u64) -> Self {
         let (cu_seqlens, cu_seqlens_k, seqused_q, seqused_k) = (None, None, None, None);
-        let (lse, bias, alibi_slopes) = (None, None, None);
-        Self { q, k, v, o, lse, cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, bias, alibi_slopes }
+        let (lse, bias, alibi_slopes, workspace) = (None, None, None, None);
+        Self { q, k, v, o, lse, cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, bias, alibi_slopes, workspace }
     }
 
     /// The addresses of the length arrays, with their names.
@@ -69,10 +72,13 @@ pub(super) struct FirstElements {
     pub k: u64,
     pub v: u64,
     pub o: u64,
+    /// The workspace; 0 if none is needed.
+    pub workspace: u64,
 }
 
-/// The addresses of the first elements of the tensors of `problem`, checked: aligned, and no output overlaps another tensor.
-pub(super) fn check(problem: &Problem, addresses: Addresses) -> Result<FirstElements, Refusal> {
+/// The addresses of the first elements of the tensors of `problem` and of a workspace of `workspace_bytes`, checked: aligned, and no
+/// output overlaps another tensor.
+pub(super) fn check(problem: &Problem, workspace_bytes: u64, addresses: Addresses) -> Result<FirstElements, Refusal> {
     let (shape, views) = (problem.shape(), problem.views());
     let range = |tensor, address| {
         let bytes = problem.extent(tensor) * ELEMENT_BYTES;
@@ -106,14 +112,31 @@ pub(super) fn check(problem: &Problem, addresses: Addresses) -> Result<FirstElem
         elements_range(Tensor::Bias, addresses.bias, bias)?,
         elements_range(Tensor::Slopes, addresses.alibi_slopes, slopes)?,
     ];
-    for other in others.into_iter().flatten() {
-        check_apart(&o, core::slice::from_ref(&other))?;
+    for other in others.iter().flatten() {
+        check_apart(&o, core::slice::from_ref(other))?;
         if let Some(lse) = &lse {
-            check_apart(lse, core::slice::from_ref(&other))?;
+            check_apart(lse, core::slice::from_ref(other))?;
+        }
+    }
+    let workspace = workspace_range(addresses.workspace, workspace_bytes)?;
+    if let Some(workspace) = &workspace {
+        check_apart(workspace, &inputs)?;
+        check_apart(workspace, core::slice::from_ref(&o))?;
+        for other in lse.iter().chain(others.iter().flatten()) {
+            check_apart(workspace, core::slice::from_ref(other))?;
         }
     }
     let [q, k, v] = inputs.map(|(_, range)| range.start);
-    Ok(FirstElements { q, k, v, o: o.1.start })
+    Ok(FirstElements { q, k, v, o: o.1.start, workspace: workspace.map_or(0, |(_, range)| range.start) })
+}
+
+/// The memory range of the workspace; `None` if no bytes of it are needed.
+fn workspace_range(address: Option<u64>, bytes: u64) -> Result<Option<(Tensor, Range<u64>)>, Refusal> {
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let address = address.ok_or(Refusal::NoWorkspace { bytes })?;
+    Ok(Some((Tensor::Workspace, tensor_range(Tensor::Workspace, address, bytes)?)))
 }
 
 /// The memory range of length array `tensor` of a packed problem, if given.

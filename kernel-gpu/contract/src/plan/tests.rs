@@ -40,7 +40,16 @@ const TMA: Sm90Tma = Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(4, 8) };
 fn tma() -> Variant<'static> {
     let (element, sequence, mask) = (Element::F16, Sequence::Any, Mask::Full);
     let config = Configuration::Sm90Tma(TMA);
-    Variant { entry: "tma", config, element, sequence, mask, scores: Scores::Unmodified, waits_for_previous_grid: true }
+    Variant {
+        entry: "tma",
+        config,
+        element,
+        sequence,
+        mask,
+        scores: Scores::Unmodified,
+        waits_for_previous_grid: true,
+        leaves_parts: false,
+    }
 }
 
 fn launch(problem: &Problem, variant: Variant<'static>, addresses: Addresses) -> Launch<'static> {

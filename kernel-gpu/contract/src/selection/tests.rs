@@ -28,6 +28,7 @@ fn variants() -> [Variant<'static>; 2] {
             mask: Mask::Full,
             scores: Scores::Unmodified,
             waits_for_previous_grid: false,
+            leaves_parts: false,
         }
     };
     [variant("large", Sm80::new(256, 64, 8, 2)), variant("small", Sm80::new(64, 64, 4, 2))]
@@ -45,6 +46,7 @@ fn variants_of_either_grid() -> [Variant<'static>; 3] {
             mask: Mask::Full,
             scores: Scores::Unmodified,
             waits_for_previous_grid: true,
+            leaves_parts: false,
         }
     };
     let (large, small) = (Sm90Tma::new(4, 8), Sm90Tma::new(1, 4));
@@ -64,7 +66,7 @@ fn tuned(variant: &str) -> Row<'_> {
 
 fn chosen(row: Option<Row<'static>>, gpu: &Gpu<'_>, batch: u32) -> (&'static str, String) {
     let problem = problem(batch);
-    let choice = choose(variants().into_iter(), &[], row.into_iter(), &problem, gpu);
+    let choice = choose(variants().into_iter(), &[], row.into_iter(), &problem, gpu, Workspace::None);
     let choice = choice.unwrap_or_else(|none| panic!("{none}"));
     (choice.plan.variant().entry, choice.reason.to_string())
 }
@@ -88,7 +90,7 @@ fn a_window_as_wide_as_the_sequences_is_none() {
     let window = |left, right| problem(64).with_window(Window { left: Some(left), right: Some(right) });
     let chosen = |problem: &Problem| {
         let variants = VARIANTS.iter().copied();
-        let choice = choose(variants, &[], None.into_iter(), problem, &gpu("NVIDIA H200", 90));
+        let choice = choose(variants, &[], None.into_iter(), problem, &gpu("NVIDIA H200", 90), Workspace::None);
         choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().mask
     };
     assert_eq!(chosen(&window(1023, 1023)), Mask::Full);
@@ -116,7 +118,8 @@ fn without_a_table_few_heads_get_small_tiles() {
 fn among_small_tiles_those_of_a_one_shot_grid_come_first() {
     let variants = variants_of_either_grid().into_iter();
     let (problem, gpu) = (problem(4), gpu("NVIDIA H200", 90));
-    let choice = choose(variants, &[], None.into_iter(), &problem, &gpu).unwrap_or_else(|none| panic!("{none}"));
+    let choice = choose(variants, &[], None.into_iter(), &problem, &gpu, Workspace::None)
+        .unwrap_or_else(|none| panic!("{none}"));
     assert_eq!(choice.plan.variant().entry, "small");
 }
 
@@ -145,7 +148,8 @@ fn the_variant_that_is_expected_to_be_the_fastest_is_chosen_with_its_time() {
     let costs = [Costs { gpu: "NVIDIA H100", architecture: 90, kernels: &kernels }];
     let chosen = |name, batch| {
         let (problem, gpu) = (problem(batch), gpu(name, 90));
-        let choice = choose(variants().into_iter(), &costs, Some(tuned("small")).into_iter(), &problem, &gpu);
+        let choice =
+            choose(variants().into_iter(), &costs, Some(tuned("small")).into_iter(), &problem, &gpu, Workspace::None);
         let choice = choice.unwrap_or_else(|none| panic!("{none}"));
         (choice.plan.variant().entry.to_string(), choice.reason.to_string())
     };
@@ -165,7 +169,7 @@ fn the_table_decides_where_a_variant_has_no_constants() {
     let config = Configuration::Sm90Tma(Sm90Tma::new(1, 4));
     let all = [variants[0], variants[1], Variant { entry: "other kind", config, ..variants[0] }];
     let (problem, gpu) = (problem(64), gpu("NVIDIA H200", 90));
-    let choice = choose(all.into_iter(), &costs, Some(tuned("small")).into_iter(), &problem, &gpu);
+    let choice = choose(all.into_iter(), &costs, Some(tuned("small")).into_iter(), &problem, &gpu, Workspace::None);
     let choice = choice.unwrap_or_else(|none| panic!("{none}"));
     assert!(choice.reason.to_string().starts_with("tuned: "), "{}", choice.reason);
 }
@@ -176,8 +180,14 @@ fn short_packed_sequences_get_small_tiles() {
     let chosen = |sequences| {
         let problem = Problem::new(Shape::new(1, 8, 38_400), Mask::Full, Layout::Bshd).unwrap();
         let problem = problem.packed(Packing::new(sequences, 512)).unwrap();
-        let choice =
-            choose(packed.into_iter(), &[], Some(tuned("small")).into_iter(), &problem, &gpu("NVIDIA H200", 90));
+        let choice = choose(
+            packed.into_iter(),
+            &[],
+            Some(tuned("small")).into_iter(),
+            &problem,
+            &gpu("NVIDIA H200", 90),
+            Workspace::None,
+        );
         let choice = choice.unwrap_or_else(|none| panic!("{none}"));
         (choice.plan.variant().entry, choice.reason.to_string())
     };
@@ -195,7 +205,8 @@ fn large_tiles_pay_sooner_where_warpgroups_share_keys() {
     let chosen = |head_dim, mask, architecture, average| {
         let shape = Shape::new(1, 12, 64 * average).with_head_dim(head_dim);
         let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().packed(Packing::new(64, average)).unwrap();
-        let choice = choose(VARIANTS.iter().copied(), &[], None.into_iter(), &problem, &gpu("", architecture));
+        let choice =
+            choose(VARIANTS.iter().copied(), &[], None.into_iter(), &problem, &gpu("", architecture), Workspace::None);
         choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().config.block_m()
     };
     let (full, causal) = (Mask::Full, Mask::Causal);
@@ -224,7 +235,7 @@ fn few_tiles_of_packed_sequences_are_made_smaller_where_that_pays() {
         let shape = Shape::new(1, 1, sequences * average).with_head_dim(head_dim);
         let problem =
             Problem::new(shape, mask, Layout::Bshd).unwrap().packed(Packing::new(sequences, average)).unwrap();
-        let choice = choose(VARIANTS.iter().copied(), &[], None.into_iter(), &problem, &gpu("", 90));
+        let choice = choose(VARIANTS.iter().copied(), &[], None.into_iter(), &problem, &gpu("", 90), Workspace::None);
         choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().config.block_m()
     };
     let (full, causal) = (Mask::Full, Mask::Causal);
@@ -244,7 +255,14 @@ fn the_tuned_table_counts_for_both_element_types() {
     let [large, small] = variants();
     let all = [large, small, bf16(large, "large_bf16"), bf16(small, "small_bf16")];
     let problem = problem(64).with_element(element);
-    let choice = choose(all.into_iter(), &[], Some(tuned("small")).into_iter(), &problem, &gpu("NVIDIA H200", 90));
+    let choice = choose(
+        all.into_iter(),
+        &[],
+        Some(tuned("small")).into_iter(),
+        &problem,
+        &gpu("NVIDIA H200", 90),
+        Workspace::None,
+    );
     let choice = choice.unwrap_or_else(|none| panic!("{none}"));
     assert_eq!(choice.plan.variant().entry, "small_bf16");
 }
@@ -271,7 +289,7 @@ fn without_predictions_the_narrowest_tiles_that_hold_a_row_are_chosen_whatever_i
         let shape = problem(64).shape().with_head_dim(head_dim);
         let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
         let tuned = Some(tuned("small")).into_iter();
-        let choice = choose(all.into_iter(), costs, tuned, &problem, &gpu("NVIDIA H200", 90));
+        let choice = choose(all.into_iter(), costs, tuned, &problem, &gpu("NVIDIA H200", 90), Workspace::None);
         choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().entry
     };
     for (head_dim, entry) in [(8, "narrow"), (32, "narrow"), (40, "small"), (72, "wide")] {
@@ -288,7 +306,7 @@ fn wide_tiles_of_the_preferred_family_come_before_narrow_ones_of_another() {
         let shape = Shape::new(1, 8, 38_400).with_head_dim(96);
         let problem = Problem::new(shape, Mask::Full, Layout::Bshd).unwrap().packed(Packing::new(75, 512)).unwrap();
         let variants = VARIANTS.iter().copied().filter(|one| one.family() == Family::Sm80 || !is_exact(one));
-        let choice = choose(variants, &[], None.into_iter(), &problem, &gpu("", architecture));
+        let choice = choose(variants, &[], None.into_iter(), &problem, &gpu("", architecture), Workspace::None);
         let variant = choice.unwrap_or_else(|none| panic!("{none}")).plan.variant();
         (variant.family(), variant.config.columns())
     };
@@ -300,7 +318,8 @@ fn wide_tiles_of_the_preferred_family_come_before_narrow_ones_of_another() {
 fn a_row_wider_than_every_tile_is_refused_by_all_with_their_columns() {
     let shape = Shape::new(1, 8, 1024).with_head_dim(72);
     let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
-    let refused = choose(variants().into_iter(), &[], None.into_iter(), &problem, &gpu("NVIDIA L4", 89));
+    let refused =
+        choose(variants().into_iter(), &[], None.into_iter(), &problem, &gpu("NVIDIA L4", 89), Workspace::None);
     let message = refused.expect_err("tiles of 64 columns").to_string();
     assert!(message.contains("large computes a head_dim of at most 64, the problem's is 72"), "{message}");
 }
@@ -308,7 +327,7 @@ fn a_row_wider_than_every_tile_is_refused_by_all_with_their_columns() {
 #[test]
 fn where_no_variant_fits_each_says_why_not() {
     let (problem, gpu) = (problem(1), gpu("NVIDIA T4", 75));
-    let message = match choose(variants().into_iter(), &[], None.into_iter(), &problem, &gpu) {
+    let message = match choose(variants().into_iter(), &[], None.into_iter(), &problem, &gpu, Workspace::None) {
         Err(none) => none.to_string(),
         Ok(choice) => panic!("sm_75 is too old for {}", choice.plan.variant().entry),
     };

@@ -29,7 +29,7 @@ use crate::architecture::{ARCHITECTURES, ArchitectureLimits};
 use crate::config::{Family, Sequence, WARPGROUP_WARPS};
 use block::Block;
 
-pub use options::{Epilogue, Grid, Overlap, Queries, RESCALE_ON_OVERFLOW, Rescale};
+pub use options::{Epilogue, Grid, Keys, Overlap, Queries, RESCALE_ON_OVERFLOW, Rescale};
 pub use rejection::Rejection;
 pub use sm80::Sm80;
 pub use sm90_cp_async::Sm90CpAsync;
@@ -220,6 +220,14 @@ impl Configuration {
         match self {
             Self::Sm80(_) | Self::Sm90CpAsync(_) => Overlap::BetweenWarpgroups,
             Self::Sm90Tma(tile) => tile.overlap,
+        }
+    }
+
+    /// Whether blocks leave [parts](crate::parts) of an item if the launch says so.
+    pub const fn leaves_parts(self) -> bool {
+        match self {
+            Self::Sm80(tile) => matches!(tile.keys, Keys::InParts),
+            Self::Sm90CpAsync(_) | Self::Sm90Tma(_) => false,
         }
     }
 

@@ -13,6 +13,18 @@ pub enum Grid {
     SplitKeys,
 }
 
+/// Which keys of a work item a block attends to, in the sm_80 family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Keys {
+    /// All of them.
+    #[default]
+    Whole,
+    /// If the launch says so, one of several [parts](crate::parts).
+    InParts,
+}
+
 /// Where the QKᵀ product reads Q.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]

@@ -27,6 +27,9 @@ pub enum Rejection {
     WholeHead,
     /// Keys are split in a kernel that is not for any sequence length with one strip per warpgroup and one or two warpgroups.
     SplitKeys,
+    /// Keys are split in parts in a kernel that has too few warps to combine them, too many columns of O per warp, or is not for any sequence
+    /// length.
+    Parts,
     /// More exponentials on the FMA pipe than there are, or any in a softmax without that option.
     FmaExponentials,
     /// The rescale threshold is more than fp16 can hold.
@@ -57,6 +60,9 @@ impl fmt::Display for Rejection {
             }
             Rejection::KeysPerStep => "block_n must be a positive multiple of 16 * key_groups",
             Rejection::WarpgroupKeysPerStep => "block_n must be 64 or 128",
+            Rejection::Parts => {
+                "keys in parts need 4 warps, at most 128 columns of O per warp, and a kernel for any sequence length"
+            }
             Rejection::Stages => "stages must be at least 2",
             Rejection::StagesForStrips => {
                 "stages must be more than warpgroups, each of which keeps one until the next work item's first tile has arrived"

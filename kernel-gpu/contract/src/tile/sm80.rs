@@ -3,9 +3,10 @@
 use super::block::{
     Block, accumulator_registers, check_columns, check_copies, check_sequence, minimum, row_bytes, threads, tile_bytes,
 };
-use super::{Epilogue, Queries, Rejection, Rescale};
+use super::{Epilogue, Keys, Queries, Rejection, Rescale};
 use crate::architecture::{ArchitectureLimits, REGISTERS_PER_THREAD};
 use crate::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, Sequence};
+use crate::parts;
 
 /// Exponentials of a lane for 16 rows and 16 keys, of which [`Sm80::fma_exponentials`] is a part.
 pub const EXPONENTIALS: u32 = 8;
@@ -43,6 +44,9 @@ pub struct Sm80 {
     /// Number of warp groups, each of which has all query rows and a share of the keys of a step.
     #[cfg_attr(feature = "manifest", serde(default = "super::block::one_group"))]
     pub key_groups: u32,
+    /// Whether the keys of an item may be split among blocks.
+    #[cfg_attr(feature = "manifest", serde(default))]
+    pub keys: Keys,
 }
 
 impl Sm80 {
@@ -61,6 +65,7 @@ impl Sm80 {
             epilogue: Epilogue::SharedMemory,
             columns: HEAD_DIM,
             key_groups: 1,
+            keys: Keys::Whole,
         }
     }
 
@@ -155,6 +160,9 @@ impl Sm80 {
         if self.exchanged_bytes() > self.shared_bytes() - self.block_m * row_bytes(self.columns) {
             return Err(Rejection::KeyGroups);
         }
+        if matches!(self.keys, Keys::InParts) && !parts::can_be_left(self) {
+            return Err(Rejection::Parts);
+        }
         self.block().check_shared_memory(limits)
     }
 
@@ -162,6 +170,7 @@ impl Sm80 {
     #[inline]
     pub const fn check(self, sequence: Sequence, limits: ArchitectureLimits) -> Result<(), Rejection> {
         match self.check_tile(limits) {
+            Ok(()) if matches!(self.keys, Keys::InParts) && !matches!(sequence, Sequence::Any) => Err(Rejection::Parts),
             Ok(()) => check_sequence(sequence, self.block_m, self.block_n),
             rejected => rejected,
         }
@@ -222,6 +231,9 @@ mod tests {
             (Sm80 { key_groups: 3, ..GOOD }, Rejection::KeyGroups),
             (Sm80 { key_groups: 4, warps: 16, min_blocks: 1, ..GOOD }, Rejection::KeyGroups),
             (Sm80 { key_groups: 4, block_m: 16, block_n: 32, ..GOOD }, Rejection::KeysPerStep),
+            (Sm80 { keys: Keys::InParts, warps: 2, ..GOOD }, Rejection::Parts),
+            (Sm80 { keys: Keys::InParts, columns: 128, block_m: 128, min_blocks: 1, ..GOOD }, Rejection::Parts),
+            (Sm80 { keys: Keys::InParts, ..GOOD }, Rejection::Parts),
             (Sm80 { unroll: 3, ..GOOD }, Rejection::Unroll),
             (Sm80 { block_n: 256, ..GOOD }, Rejection::Unroll),
             (Sm80 { fma_exponentials: 9, ..GOOD }, Rejection::FmaExponentials),

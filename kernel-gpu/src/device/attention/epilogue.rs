@@ -162,25 +162,73 @@ pub unsafe fn exchange_strip<K: Kernel>(
             // SAFETY: the whole warp is here; a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe {
                 let first = quad * QUAD as usize;
-                let chunk = first as u32 + lane.index % QUAD;
-                let value = transpose(packed_row::<K>(strip, first, r), lane);
-                if !K::Sequence::HAS_TAIL || (row < length && has_chunk(args, chunk)) {
-                    memory::store_global_16(rows.chunk(row, chunk), value);
-                }
+                let tile = |n: usize| strip.all()[first + n];
+                store_quad::<K>(&[tile(0), tile(1), tile(2), tile(3)], (r, first as u32), rows, args, (row, length), lane);
             }
         });
     });
 }
 
+/// Stores a chunk of row `row` of a head's O at `rows`, of the four 8-column tiles from `first` on. Skips rows from `length` on and columns
+/// that the head does not have.
+///
+/// # Safety
+/// As for [`exchange_strip`]. Each lane gives its part `r` of the tiles.
+#[inline(always)]
+unsafe fn store_quad<K: Kernel>(
+    tiles: &[FragmentC; QUAD as usize],
+    (r, first): (usize, u32),
+    rows: HeadRows,
+    args: &ForwardArgs,
+    (row, length): (u32, u32),
+    lane: Lane,
+) {
+    let chunk = first + lane.index % QUAD;
+    let pack = |n: usize| pack_pair::<K>(tiles[n], r);
+    // SAFETY: the whole warp is here; a chunk of a row before the end, 16-byte aligned by the launch's checks.
+    unsafe {
+        let value = transpose([pack(0), pack(1), pack(2), pack(3)], lane);
+        if !K::Sequence::HAS_TAIL || (row < length && has_chunk(args, chunk)) {
+            memory::store_global_16(rows.chunk(row, chunk), value);
+        }
+    }
+}
+
+/// [`store`] of some columns of 16 rows: the four 8-column tiles from `first_tile` on of the rows from `row` of the block on. The warp
+/// with the first columns stores LSE.
+///
+/// # Safety
+/// The whole warp calls this together; no other warp writes these columns.
+#[cfg(feature = "sm_80")]
+#[inline(always)]
+pub unsafe fn store_columns<K: Kernel>(
+    mut tiles: [FragmentC; QUAD as usize],
+    first_tile: u32,
+    row: u32,
+    (shift, sum): ([f32; ROWS_PER_LANE], [f32; ROWS_PER_LANE]),
+    block: &Block<'_, K>,
+    lane: Lane,
+) {
+    let first_row = block.first_row() + row;
+    unrolled!(at most 2; for r in ROWS_PER_LANE => {
+        let factor = normaliser(sum[r]);
+        unrolled!(at most 4; for n in QUAD as usize => {
+            tiles[n][2 * r] *= factor;
+            tiles[n][2 * r + 1] *= factor;
+        });
+        let rows = (lane.row(first_row, 0, r), block.length());
+        // SAFETY: the whole warp is here, and its columns are its own.
+        unsafe { store_quad::<K>(&tiles, (r, first_tile), block.output(), block.args, rows, lane) };
+    });
+    if let (0, Some(lse)) = (first_tile, block.lse()) {
+        let softmax = RunningSoftmax { shift: [shift], sum: [sum] };
+        // SAFETY: LSE has an element for each row before the end; only this warp writes those of its rows.
+        unsafe { store_lse(&softmax, lse, row, block, lane) };
+    }
+}
+
 /// Number of lanes that hold parts of the same rows.
 const QUAD: u32 = 4;
-
-/// The lane's part `r` of the 8-column tiles from `first` on, as packed elements.
-#[inline(always)]
-fn packed_row<K: Kernel>(strip: &OutputStrip<K>, first: usize, r: usize) -> [u32; QUAD as usize] {
-    let pack = |n: usize| pack_pair::<K>(strip.all()[first + n], r);
-    [pack(0), pack(1), pack(2), pack(3)]
-}
 
 /// The lane's part `r` of a fragment, as packed elements.
 #[inline(always)]

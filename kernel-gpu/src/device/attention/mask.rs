@@ -10,7 +10,6 @@ use contract::longest_first::WorkOrder;
 /// A mask, applied to tiles of scores. Begin and end of the attended keys are non-decreasing in the row.
 pub trait Mask {
     /// Whether every row attends to all keys.
-    #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool;
     /// Whether keys before those that a row attends to are masked: the first tile may then be after key 0, and any tile may
     /// need masking.
@@ -33,7 +32,6 @@ pub trait Mask {
 pub struct Full;
 
 impl Mask for Full {
-    #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool = true;
     const HAS_BEGIN: bool = false;
     const ORDER: WorkOrder = WorkOrder::HeadByHead;
@@ -58,7 +56,6 @@ impl Mask for Full {
 pub struct Causal;
 
 impl Mask for Causal {
-    #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool = false;
     const HAS_BEGIN: bool = false;
     const ORDER: WorkOrder = WorkOrder::LongestFirst;
@@ -89,7 +86,6 @@ impl Mask for Causal {
 pub struct Window;
 
 impl Mask for Window {
-    #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool = false;
     const HAS_BEGIN: bool = true;
     const ORDER: WorkOrder = WorkOrder::HeadByHead;

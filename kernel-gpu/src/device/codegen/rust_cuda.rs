@@ -23,7 +23,7 @@ pub(crate) use kernel;
 
 /// Thread indices and the block's barrier.
 pub mod thread {
-    pub use cuda_std::thread::{block_idx_x, grid_dim_x, thread_idx_x};
+    pub use cuda_std::thread::{block_idx_x, block_idx_y, grid_dim_x, grid_dim_y, thread_idx_x};
 
     /// `bar.sync 0` as an intrinsic, which LLVM knows to be convergent. `cuda_std` instead calls a function that only libNVVM links
     /// in; earlier, in LLVM, that is an ordinary call, which may be duplicated into both arms of a branch.

@@ -43,6 +43,20 @@ pub mod thread {
         special_register!("nctaid.x")
     }
 
+    /// `%ctaid.y`
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    pub fn block_idx_y() -> u32 {
+        special_register!("ctaid.y")
+    }
+
+    /// `%nctaid.y`
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    pub fn grid_dim_y() -> u32 {
+        special_register!("nctaid.y")
+    }
+
     /// `bar.sync 0` as an intrinsic, which the compiler, unlike inline assembly, knows to be convergent: it does not duplicate it
     /// into the arms of a divergent branch, where each part of the threads would wait for the
     /// other.

@@ -120,6 +120,20 @@ pub unsafe fn store_global_16(address: u64, value: [u32; 4]) {
     );
 }
 
+/// `st.global.v4.f32`.
+///
+/// # Safety
+/// `address` is a 16-byte aligned global address of 16 bytes that only this thread writes.
+#[cfg(feature = "sm_80")]
+#[inline(always)]
+pub unsafe fn store_global_four(address: u64, [a, b, c, d]: [f32; 4]) {
+    instruction!(
+        "st.global.v4.f32 [{}], {{{}, {}, {}, {}}};",
+        in(reg64) address, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+        options(nostack)
+    );
+}
+
 /// `st.global.f32`.
 ///
 /// # Safety
@@ -138,6 +152,22 @@ pub unsafe fn load_global_4(address: u64) -> u32 {
     let value;
     instruction!("ld.global.b32 {}, [{}];", out(reg32) value, in(reg64) address, options(nostack, readonly));
     value
+}
+
+/// `ld.global.v4.f32`.
+///
+/// # Safety
+/// `address` is a 16-byte aligned global address of 16 initialised bytes that are not written while the grid runs.
+#[cfg(feature = "sm_80")]
+#[inline(always)]
+pub unsafe fn load_global_four(address: u64) -> [f32; 4] {
+    let (a, b, c, d);
+    instruction!(
+        "ld.global.v4.f32 {{{}, {}, {}, {}}}, [{}];",
+        out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) address,
+        options(nostack, readonly)
+    );
+    [a, b, c, d]
 }
 
 /// Predicated `ld.global.b16`, without a branch: 0 if the predicate is false.

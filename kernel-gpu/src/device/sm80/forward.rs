@@ -2,6 +2,7 @@
 
 use super::kernel::Sm80Kernel;
 use super::key_groups::{self, Group};
+use super::parts::{self, Part};
 use super::pipeline::{Pipeline, Step};
 use super::products::{self, QueryFragments, RowSums};
 use super::shifts::{RowMaxima, Shifts};
@@ -11,7 +12,7 @@ use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::score_mod::{Place, ScoreMod};
 use crate::device::attention::softmax::{RunningSoftmax, apply_mask, mask_scores, rescale_row};
-use crate::device::attention::{Lane, Output, Scores, Tile, epilogue, pack_probabilities};
+use crate::device::attention::{Lane, Output, Scores, Tile, pack_probabilities};
 use crate::device::hidden::not_unrolled;
 use crate::device::ptx::sync;
 use crate::device::unrolled;
@@ -26,7 +27,8 @@ use contract::config::{MMA_K, MMA_M, WARP_SIZE};
 /// starts over with the true row maxima. With a threshold of 0, the shifts are the running row maxima
 /// ([`contract::tile::Rescale`]).
 ///
-/// If several groups of warps share the keys, each has its own shifts, and their parts of a row are combined at the end.
+/// If several groups of warps share the keys, each has its own shifts, and their parts of a row are combined at the end. If several
+/// blocks share them, another launch combines theirs ([`contract::parts`]).
 #[inline(always)]
 pub fn forward<
     K: Sm80Kernel,
@@ -41,9 +43,18 @@ pub fn forward<
     const {
         assert!(BLOCK_N == K_STEPS as u32 * MMA_K * K::GROUPS && K_STEPS.is_multiple_of(K::UNROLL));
         assert!(
+            !K::LEAVES_PARTS || !K::Mask::HAS_BEGIN && !K::ScoreMod::MODIFIES,
+            "rows of a part attend to its first keys, from which shifts are guessed"
+        );
+        assert!(
             !K::ScoreMod::MODIFIES || K::RESCALE_THRESHOLD == 0,
             "guesses of shifts know nothing of changed scores"
         );
+    }
+    if K::LEAVES_PARTS && args.combined_parts > 0 {
+        // SAFETY: all threads are here, and the launch that left the parts has completed.
+        unsafe { parts::combine::<K, BLOCK_M, BLOCK_N>(args) };
+        return;
     }
     let rows_per_warp = const { M_TILES as u32 * MMA_M };
 
@@ -54,8 +65,11 @@ pub fn forward<
     let warp_row = group.warp * rows_per_warp;
     // Not unrolled: the loop over the steps is long enough, and the one that searches for maxima is rare.
     let attended = block.attended();
-    let steps = not_unrolled(attended.steps(BLOCK_N));
-    let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::new(block, attended, steps, lane);
+    let part = Part::of_block::<K, BLOCK_M, BLOCK_N>(args, attended.steps(BLOCK_N));
+    if K::LEAVES_PARTS && part.begin == part.end {
+        return;
+    }
+    let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::new(block, attended, part, lane);
 
     // SAFETY: all threads are here, and each warp is converged: trip counts depend on the block only, and the decision to start
     // over is made by the block.
@@ -73,11 +87,11 @@ pub fn forward<
                     (&block, attended.length),
                 );
             }
-            let mut shifts = warp.guess_shifts(pipeline.first_keys(), pipeline.first_key, attended.length);
+            let mut shifts = warp.guess_shifts(pipeline.first_keys(), pipeline.block_key(), attended.length);
             let mut exact = false;
             loop {
                 let mut accumulators = Accumulators::<K, M_TILES>::new();
-                while step.number < pipeline.steps {
+                while step.number < pipeline.steps_end {
                     let (keys, values) = pipeline.tiles(&mut step);
                     let first_key = warp.first_key(&pipeline, &step);
                     match warp.attention(first_key, K_STEPS as u32 * MMA_K, attended.length) {
@@ -101,7 +115,7 @@ pub fn forward<
                 let mut maxima = RowMaxima::new();
                 let again = pipeline.again();
                 step = again.begin();
-                while step.number < pipeline.steps {
+                while step.number < pipeline.steps_end {
                     let (keys, _) = pipeline.tiles(&mut step);
                     warp.take_maxima::<BLOCK_N, K_STEPS>(
                         &mut maxima,
@@ -126,7 +140,7 @@ pub fn forward<
     unsafe {
         let tile = pipeline.queries();
         match K::GROUPS {
-            1 => epilogue::store(output, &softmax, tile, warp_row, &block, lane),
+            1 => parts::store(output, &softmax, tile, warp_row, &block, lane),
             _ => key_groups::store(output, softmax, (tile, pipeline.stages()), (group, warp_row), &block, lane),
         }
     };
@@ -218,7 +232,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         pipeline: &Pipeline<'_, K, BLOCK_M, BLOCK_N, STAGES>,
         step: &Step,
     ) -> u32 {
-        pipeline.first_key + step.number * BLOCK_N + self.first_part() * MMA_K
+        pipeline.key_of(step.number) + self.first_part() * MMA_K
     }
 
     /// How the rows attend to the `keys` keys from `first_key` on.
@@ -252,7 +266,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         let score_mod = block.score_mod();
         // SAFETY: all threads are here; each step's tiles are complete until it is finished.
         unsafe {
-            while step.number < pipeline.steps {
+            while step.number < pipeline.steps_end {
                 let (keys, values) = pipeline.tiles(&mut step);
                 let mut first = 0;
                 while first < not_unrolled(K_STEPS as u32) {

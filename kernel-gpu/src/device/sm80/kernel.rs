@@ -1,7 +1,8 @@
 //! The specialisation of a kernel of this family.
 
 use crate::device::attention::kernel::Kernel;
-use contract::tile::{Queries, Sm80};
+use crate::device::attention::mask::Mask;
+use contract::tile::{Keys, Queries, Sm80};
 
 /// A kernel of this family.
 pub trait Sm80Kernel: Kernel {
@@ -9,6 +10,10 @@ pub trait Sm80Kernel: Kernel {
     const TILE: Sm80;
     /// Number of warp groups that share the keys of a step.
     const GROUPS: u32 = Self::TILE.key_groups;
+    /// Whether every row attends to all keys.
+    const ALL_KEYS: bool = Self::Mask::ALL_KEYS;
+    /// Whether blocks leave parts of an item if they are asked to ([`contract::parts`]).
+    const LEAVES_PARTS: bool = matches!(Self::TILE.keys, Keys::InParts);
     /// Number of unrolled 16-key steps.
     const UNROLL: usize = Self::TILE.unrolled() as usize;
     /// How many of every [`EXPONENTIALS`](contract::tile::sm80::EXPONENTIALS) are computed on the FMA pipe.

@@ -8,10 +8,11 @@
 //! ```
 
 use super::kernel::Sm80Kernel;
+use super::parts;
 use crate::device::attention::block::Block;
 use crate::device::attention::head_dim::{Fragments, HeadDim};
 use crate::device::attention::softmax::{RunningSoftmax, finite_or_zero};
-use crate::device::attention::{Lane, Output, ROWS_PER_LANE, Tile, epilogue};
+use crate::device::attention::{Lane, Output, OutputStrip, ROWS_PER_LANE, Tile};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, memory, sync};
 use crate::device::unrolled;
@@ -39,19 +40,19 @@ impl Group {
 }
 
 /// Bytes of a warp's fragment: neighbouring lanes have neighbouring chunks, which lie in different banks.
-const FRAGMENT_BYTES: u32 = WARP_SIZE * size_of::<FragmentC>() as u32;
+pub const FRAGMENT_BYTES: u32 = WARP_SIZE * size_of::<FragmentC>() as u32;
 
 /// Bytes that a group passes on for 16 rows: a fragment of shifts and sums, and O.
 const fn strip_bytes<K: Sm80Kernel>() -> u32 {
     (K::HeadDim::N_TILES as u32 + 1) * FRAGMENT_BYTES
 }
 
-/// Combines all groups' parts of a warp's rows; the first group stores them ([`epilogue::store`]), the others pass theirs through `stages`.
+/// Combines all groups' parts of a warp's rows; the first group stores them ([`parts::store`]), the others pass theirs through `stages`.
 ///
 /// # Safety
 /// All threads of the block call this together, each warp for its rows from `warp_row` on. `stages` has
 /// [`Sm80::exchanged_bytes`](contract::tile::Sm80::exchanged_bytes) that nothing else uses; otherwise as for
-/// [`epilogue::store`].
+/// [`parts::store`].
 #[inline(always)]
 pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     mut output: Output<K, M_TILES>,
@@ -78,7 +79,7 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
                 add::<K, M_TILES>(&mut output, &mut softmax, place(number));
                 number += 1;
             }
-            epilogue::store(output, &softmax, tile, warp_row, block, lane);
+            parts::store(output, &softmax, tile, warp_row, block, lane);
         }
     }
 }
@@ -95,14 +96,22 @@ unsafe fn leave<K: Sm80Kernel, const M_TILES: usize>(
 ) {
     unrolled!(at most 4; for m in M_TILES => {
         let place = place + m as u32 * strip_bytes::<K>();
-        let ([a, b], [c, d]) = (softmax.shift[m], softmax.sum[m]);
-        // SAFETY: the lane's own chunks.
-        unsafe { memory::store_shared_four(place, [a, b, c, d]) };
-        unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
-            // SAFETY: as above.
-            unsafe { memory::store_shared_four(place + (n as u32 + 1) * FRAGMENT_BYTES, output[m].all()[n]) };
+        leave_strip::<K>(&output[m], (softmax.shift[m], softmax.sum[m]), |offset, fragment| {
+            // SAFETY: the lane's own chunks.
+            unsafe { memory::store_shared_four(place + offset, fragment) };
         });
     });
+}
+
+/// Gives the softmax state of a strip and its O to `store`, in fragments, with the offset of each.
+#[inline(always)]
+pub fn leave_strip<K: Sm80Kernel>(
+    output: &OutputStrip<K>,
+    (shift, sum): ([f32; ROWS_PER_LANE], [f32; ROWS_PER_LANE]),
+    mut store: impl FnMut(u32, FragmentC),
+) {
+    store(0, [shift[0], shift[1], sum[0], sum[1]]);
+    unrolled!(at most 16; for n in K::HeadDim::N_TILES => { store((n as u32 + 1) * FRAGMENT_BYTES, output.all()[n]) });
 }
 
 /// Adds another warp's part of the same rows, which it wrote to `place`.
@@ -119,24 +128,45 @@ unsafe fn add<K: Sm80Kernel, const M_TILES: usize>(
         let place = place + m as u32 * strip_bytes::<K>();
         // SAFETY: the chunk was written for this lane.
         let [a, b, c, d] = unsafe { memory::load_shared_four(place) };
-        let (shift, sum) = ([a, b], [c, d]);
-        let (mut own, mut others) = ([0.0; ROWS_PER_LANE], [0.0; ROWS_PER_LANE]);
-        unrolled!(at most 2; for r in ROWS_PER_LANE => {
-            let (one, other) = (attended(softmax.shift[m][r], softmax.sum[m][r]), attended(shift[r], sum[r]));
-            let largest = math::max(one, other);
-            own[r] = math::exp2(one - finite_or_zero(largest));
-            others[r] = math::exp2(other - finite_or_zero(largest));
-            softmax.shift[m][r] = largest;
-            softmax.sum[m][r] = math::fma(others[r], sum[r], own[r] * softmax.sum[m][r]);
-        });
+        let weights = add_softmax((&mut softmax.shift[m], &mut softmax.sum[m]), ([a, b], [c, d]));
         unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
             // SAFETY: as above.
             let part = unsafe { memory::load_shared_four(place + (n as u32 + 1) * FRAGMENT_BYTES) };
-            let fragment = &mut output[m].all_mut()[n];
-            unrolled!(at most 4; for i in 4 => {
-                fragment[i] = math::fma(others[i / 2], part[i], own[i / 2] * fragment[i]);
-            });
+            add_fragment(&mut output[m].all_mut()[n], part, weights);
         });
+    });
+}
+
+/// Factors on the rows of two parts of O that are added: 2^(mᵢ − m).
+#[derive(Clone, Copy)]
+pub struct Weights {
+    own: [f32; ROWS_PER_LANE],
+    others: [f32; ROWS_PER_LANE],
+}
+
+/// Adds another part's shifts and sums of the same rows to a lane's own.
+#[inline(always)]
+pub fn add_softmax(
+    (own_shift, own_sum): (&mut [f32; ROWS_PER_LANE], &mut [f32; ROWS_PER_LANE]),
+    (shift, sum): ([f32; ROWS_PER_LANE], [f32; ROWS_PER_LANE]),
+) -> Weights {
+    let mut weights = Weights { own: [0.0; ROWS_PER_LANE], others: [0.0; ROWS_PER_LANE] };
+    unrolled!(at most 2; for r in ROWS_PER_LANE => {
+        let (one, other) = (attended(own_shift[r], own_sum[r]), attended(shift[r], sum[r]));
+        let largest = math::max(one, other);
+        weights.own[r] = math::exp2(one - finite_or_zero(largest));
+        weights.others[r] = math::exp2(other - finite_or_zero(largest));
+        own_shift[r] = largest;
+        own_sum[r] = math::fma(weights.others[r], sum[r], weights.own[r] * own_sum[r]);
+    });
+    weights
+}
+
+/// Adds another part's fragment of O to a lane's own.
+#[inline(always)]
+pub fn add_fragment(fragment: &mut FragmentC, part: FragmentC, Weights { own, others }: Weights) {
+    unrolled!(at most 4; for i in 4 => {
+        fragment[i] = math::fma(others[i / 2], part[i], own[i / 2] * fragment[i]);
     });
 }
 

@@ -3,11 +3,13 @@
 //! shared memory in `STAGES` stages of `BLOCK_N` keys.
 //!
 //! [`products`] has the matrix products of a warp, [`pipeline`] the copies of tiles to shared memory and their
-//! synchronisation, [`forward()`] the main loop of a warp, [`key_groups`] the combination of several warp groups.
+//! synchronisation, [`forward()`] the main loop of a warp, [`key_groups`] the combination of several warp groups,
+//! [`parts`] that of several blocks.
 
 mod forward;
 mod kernel;
 mod key_groups;
+mod parts;
 mod pipeline;
 mod products;
 mod shifts;

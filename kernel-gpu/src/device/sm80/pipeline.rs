@@ -1,32 +1,35 @@
 //! Copies K and V to shared memory with `cp.async` by all threads of the block, `STAGES - 1` steps ahead.
 
+use super::kernel::Sm80Kernel;
+use super::parts::Part;
 use crate::device::attention::block::{Attended, Block};
 use crate::device::attention::copy::{Copies, start_copy};
 use crate::device::attention::head_rows::HeadRows;
-use crate::device::attention::kernel::Kernel;
 use crate::device::attention::shared_memory::SharedMemory;
 use crate::device::attention::{Lane, Tile};
-use crate::device::hidden;
+use crate::device::hidden::{self, not_unrolled};
 use crate::device::ptx::{cp_async, sync};
 
 /// The copies of one block.
-pub struct Pipeline<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32> {
+pub struct Pipeline<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32> {
     block: Block<'a, K>,
     memory: SharedMemory<K, BLOCK_M, BLOCK_N>,
     /// Rows of K and V of the block's sequence.
     kv_length: u32,
     keys: HeadRows,
     values: HeadRows,
-    /// First key of the first step.
+    /// First key of step 0, which belongs to the first part of the block's item.
     pub first_key: u32,
-    /// Number of steps of the block.
-    pub steps: u32,
+    /// First step of the block.
+    first_step: u32,
+    /// End of its steps.
+    pub steps_end: u32,
     lane: Lane,
 }
 
 /// A step, and the stage that its tiles are in.
 pub struct Step {
-    /// From 0.
+    /// Its number among those of the block's item, from 0.
     pub number: u32,
     stage: u32,
     /// The stage of the previous step.
@@ -42,16 +45,18 @@ struct Copying {
     values: Copies,
 }
 
-impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
+impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     Pipeline<'a, K, BLOCK_M, BLOCK_N, STAGES>
 {
-    /// The pipeline of a block with `steps` steps, at least one.
+    /// The pipeline of a block's part, of at least one step.
     #[inline(always)]
-    pub fn new(block: Block<'a, K>, attended: Attended<'a, K>, steps: u32, lane: Lane) -> Self {
+    pub fn new(block: Block<'a, K>, attended: Attended<'a, K>, part: Part, lane: Lane) -> Self {
         const { assert!(STAGES >= 2) };
         let (first_key, memory) = (attended.first_key(BLOCK_N), SharedMemory::new());
+        let Part { begin: first_step, end: steps_end } = part;
         let (keys, values) = (attended.keys(), attended.values());
-        Self { block, memory, kv_length: attended.length, keys, values, first_key, steps, lane }
+        let steps_end = not_unrolled(steps_end);
+        Self { block, memory, kv_length: attended.length, keys, values, first_key, first_step, steps_end, lane }
     }
 
     /// Q, valid from the first [`Pipeline::begin`] on; later O.
@@ -72,6 +77,18 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         self.memory.keys(0)
     }
 
+    /// The first key of a step.
+    #[inline(always)]
+    pub fn key_of(&self, step: u32) -> u32 {
+        self.first_key + step * BLOCK_N
+    }
+
+    /// The first key of the block.
+    #[inline(always)]
+    pub fn block_key(&self) -> u32 {
+        self.key_of(self.first_step)
+    }
+
     /// Starts copying Q; the next [`Pipeline::begin`] waits for it.
     ///
     /// # Safety
@@ -90,29 +107,30 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     #[inline(always)]
     pub fn again(&self) -> Self {
         let attended = self.block.again().attended();
-        let (keys, values) = (attended.keys(), attended.values());
-        Self { first_key: hidden::again(self.first_key), keys, values, lane: self.lane.again_from_thread(), ..*self }
+        let first_step = Part::of_block::<K, BLOCK_M, BLOCK_N>(self.block.args, attended.steps(BLOCK_N)).begin;
+        let (keys, values, lane) = (attended.keys(), attended.values(), self.lane.again_from_thread());
+        Self { first_key: hidden::again(self.first_key), first_step, keys, values, lane, ..*self }
     }
 
-    /// Starts the first steps and waits for the first one. The caller then loops `while step.number < pipeline.steps`.
+    /// Starts the first steps and waits for the first one. The caller then loops `while step.number < pipeline.steps_end`.
     ///
     /// # Safety
     /// All threads of the block call this together, at the beginning or after [`Pipeline::finish`] of the last step.
     #[inline(always)]
     pub unsafe fn begin(&self) -> Step {
         let mut copies = Copying {
-            keys: Copies::new::<K, BLOCK_N>(self.keys, self.first_key, self.lane),
-            values: Copies::new::<K, BLOCK_N>(self.values, self.first_key, self.lane),
+            keys: Copies::new::<K, BLOCK_N>(self.keys, self.block_key(), self.lane),
+            values: Copies::new::<K, BLOCK_N>(self.values, self.block_key(), self.lane),
         };
-        let mut number = 0;
-        while number < STAGES - 1 {
+        let mut stage = 0;
+        while stage < STAGES - 1 {
             // SAFETY: all threads are here; no thread reads a stage before its step, or after the last barrier of all steps.
-            unsafe { self.start_copies(&mut copies, number, number) };
-            number += 1;
+            unsafe { self.start_copies(&mut copies, self.first_step + stage, stage) };
+            stage += 1;
         }
         // SAFETY: all threads are here.
         unsafe { self.wait() };
-        Step { number: 0, stage: 0, free_stage: STAGES - 1, copies }
+        Step { number: self.first_step, stage: 0, free_stage: STAGES - 1, copies }
     }
 
     /// K and V of a step that was waited for. Starts the copies of the step `STAGES - 1` later.
@@ -151,10 +169,10 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     /// All threads of the block call this together; no thread reads the stage until the step is waited for.
     #[inline(always)]
     unsafe fn start_copies(&self, copies: &mut Copying, step: u32, stage: u32) {
-        if step < self.steps {
+        if step < self.steps_end {
             // SAFETY: all threads are here, and no thread reads the stage; the rows of K and V before the end are accessible.
             unsafe {
-                let rows = (self.first_key + step * BLOCK_N, self.kv_length);
+                let rows = (self.key_of(step), self.kv_length);
                 let (keys, values) = (self.memory.keys(stage), self.memory.values(stage));
                 copies.keys.start::<K, BLOCK_N, true>(keys, rows, &self.block, self.lane);
                 copies.values.start::<K, BLOCK_N, true>(values, rows, &self.block, self.lane);

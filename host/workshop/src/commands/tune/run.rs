@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use contract::parts::Workspace;
+
 use crate::bench::Bench;
 use crate::compare::Thresholds;
 use crate::contender::Contender;
@@ -176,7 +178,8 @@ fn incumbent(plan: &Plan, folder: &PtxFolder, device: &Device, case: &Case) -> R
     let problem = case.problem()?;
     let entries = folder.entries().map(|(entry, _)| entry);
     let shipped = entries.filter(|entry| plan.incumbents.contains(&entry.name)).map(Entry::variant);
-    let choice = selection::choose(shipped, folder.costs(), folder.tuned().rows(), &problem, &device.gpu()).map_err(|error| {
+    let (costs, tuned) = (folder.costs(), folder.tuned().rows());
+    let choice = selection::choose(shipped, costs, tuned, &problem, &device.gpu(), Workspace::Provided).map_err(|error| {
         Error::Invalid(format!(
             "{case} has no incumbent in {}: {error}\n(cargo xtask ptx --variants of this plan compiles the shipped variants, too)",
             folder.path().display()

@@ -1,0 +1,103 @@
+//! Parts: the keys of a work item are split among blocks that leave their results in memory, where a second launch of the same
+//! kernel combines them.
+//!
+//! For kernels without clusters, what [`crate::split_keys`] is for those with them ("Flash-Decoding", Dao, Haziza, Massa and
+//! Sizov, 2023). The memory is a workspace of the caller's; nothing has to be written to it before.
+
+use crate::config::{MMA_M, MMA_N, Mask, WARP_SIZE};
+use crate::shape::Shape;
+use crate::tile::Sm80;
+
+/// Maximum parts of an item.
+pub const MOST_PARTS: u32 = 64;
+/// Minimum warps of a block: one for each [`COMBINED_COLUMNS`] of the widest tile.
+const FEWEST_WARPS: u32 = 4;
+/// Maximum columns of O of a warp, over all of its strips.
+const MOST_COLUMNS: u32 = 128;
+/// Columns that a warp combines at once.
+pub const COMBINED_COLUMNS: u32 = 32;
+/// Parts from which on the warps of a combining block share the parts of few columns, instead of the columns.
+const MANY_PARTS: u32 = 8;
+/// Bytes that a lane leaves for a fragment of 16 rows and 8 columns.
+const FRAGMENT_BYTES: u32 = 4 * size_of::<f32>() as u32;
+
+/// Bytes that a part leaves for 16 rows: a fragment of shifts and sums, and O.
+pub const fn strip_bytes(columns: u32) -> u32 {
+    (columns / MMA_N + 1) * WARP_SIZE * FRAGMENT_BYTES
+}
+
+/// Strips of 16 rows of an item of `rows` rows.
+pub const fn strips(rows: u32) -> u32 {
+    rows / MMA_M
+}
+
+/// Whether blocks of `tile` can leave parts: they have enough warps to combine them, and O takes at most a fourth of a thread's registers.
+/// The kernels in which it takes more would spill; where there are few items, those of fewer rows are faster anyway.
+pub const fn can_be_left(tile: Sm80) -> bool {
+    tile.warps >= FEWEST_WARPS && tile.m_tiles() as u32 * tile.columns <= MOST_COLUMNS
+}
+
+/// Minimum steps of a part. A row attends to the first keys of every part that has any of its keys, from which its shift is guessed:
+/// under a causal mask, the last part begins before the item's rows do.
+#[inline(always)]
+pub const fn fewest_steps(rows: u32, step: u32, mask_has_all_keys: bool) -> u32 {
+    if mask_has_all_keys { 1 } else { rows.div_ceil(step) + 1 }
+}
+
+/// Groups of [`COMBINED_COLUMNS`] columns that one combining block has, of all `columns`.
+#[inline(always)]
+pub const fn column_groups_of_a_block(parts: u32, columns: u32) -> u32 {
+    if parts < MANY_PARTS { columns / COMBINED_COLUMNS } else { 1 }
+}
+
+/// Combining blocks of an item.
+pub const fn combining_blocks(parts: u32, rows: u32, columns: u32) -> u32 {
+    strips(rows) * (columns / COMBINED_COLUMNS / column_groups_of_a_block(parts, columns))
+}
+
+/// Bytes of the workspace of `items` items in `parts` parts; 0 if they are in one.
+pub const fn workspace_bytes(items: u32, parts: u32, rows: u32, columns: u32) -> u64 {
+    if parts < 2 { 0 } else { items as u64 * (parts * strips(rows) * strip_bytes(columns)) as u64 }
+}
+
+/// Whether the caller of a launch provides a workspace, if a plan can use one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workspace {
+    /// No: items are not split in parts.
+    None,
+    /// Yes, one of [`Plan::workspace_bytes`](crate::plan::Plan::workspace_bytes).
+    Provided,
+}
+
+/// The tile of a kernel that leaves parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Tile {
+    /// Query rows.
+    pub rows: u32,
+    /// Keys of a step.
+    pub step: u32,
+}
+
+/// Numbers of parts among which the fastest is looked for: a few, and those that fill the GPU, whose multiprocessors have `resident`
+/// blocks each, once or twice. More would leave too much: results of parts pass through memory.
+pub fn candidates(tile: Tile, shape: Shape, mask: Mask, (multiprocessors, resident): (u32, u32)) -> [Option<u32>; 8] {
+    let (is_full, queries, keys) = (matches!(mask, Mask::Full), shape.sequence, shape.kv_sequence);
+    let steps = if is_full { keys } else { keys.min(queries) }.div_ceil(tile.step);
+    let heads = shape.batch.saturating_mul(shape.heads);
+    let items = heads.saturating_mul(queries.div_ceil(tile.rows)).max(1);
+    let room = multiprocessors.saturating_mul(resident.max(1));
+    let most =
+        (steps / fewest_steps(tile.rows, tile.step, is_full)).min(MOST_PARTS).min(room.saturating_mul(2) / items);
+    let filling = [multiprocessors / items, multiprocessors.saturating_mul(2) / items, room / items, most];
+    let [a, b, c, d] = filling;
+    [2, 3, 4, 6, a, b, c, d].map(|parts| Some(parts).filter(|parts| (2..=most).contains(parts)))
+}
+
+/// Bytes that the `parts` parts of a head of `sequence` queries leave; 0 if there is one.
+pub fn left_bytes(sequence: u32, parts: u32, columns: u32) -> f64 {
+    if parts < 2 {
+        0.0
+    } else {
+        f64::from(sequence.div_ceil(MMA_M)) * f64::from(parts) * f64::from(strip_bytes(columns))
+    }
+}
