@@ -4,10 +4,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use contract::config::Mask;
-use contract::manifest::{FILE_NAME, Manifest};
+use contract::manifest::FILE_NAME;
 use contract::problem::{Problem, Shape};
 use contract::view::Layout;
-use sha2::{Digest, Sha256};
 use workshop::element::{Element, Encoding};
 use workshop::inputs::{Distribution, Inputs};
 use workshop::npy::{self, F32};
@@ -80,20 +79,14 @@ fn run_prints_one_json_document() {
     assert_eq!(record["timing"], serde_json::Value::Null, "simulated time means nothing");
 }
 
-/// The PTX under test with every module changed by `edit`, and a manifest that matches.
+/// The usual entries of the PTX under test with every module changed by `edit`, and a manifest that matches.
 pub fn edited_ptx(edit: impl Fn(&str) -> String) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let source = support::ptx();
-    let mut manifest: Manifest = source.manifest().clone();
-    for module in &mut manifest.modules {
-        let ptx = std::fs::read_to_string(source.path().join(&module.file)).unwrap();
-        let edited = edit(&ptx);
-        assert_ne!(ptx, edited, "{} has nothing to edit", module.file);
-        module.sha256 = Sha256::digest(&edited).iter().map(|byte| format!("{byte:02x}")).collect();
-        std::fs::write(folder.path().join(&module.file), edited).unwrap();
-    }
-    std::fs::write(folder.path().join(FILE_NAME), serde_json::to_string(&manifest).unwrap()).unwrap();
-    folder
+    let edit = |ptx: &str| {
+        let edited = edit(ptx);
+        assert_ne!(ptx, edited, "a module has nothing to edit");
+        edited
+    };
+    support::part_of_ptx(support::is_usual, edit)
 }
 
 /// The same PTX, but LSE is stored two bytes past its place.

@@ -8,13 +8,16 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use contract::manifest::{FILE_NAME, Manifest};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use tempfile::TempDir;
 
-use crate::support::{of_repository, ptx};
+use crate::support::{of_repository, part_of_ptx};
 use damage::{damaged, damaged_json};
 
+/// The entry that runs where one does: every form has all entries of its PTX read.
+const ENTRY: &str = "fa512_sm80_any_full_128x64";
 /// Damaged forms of each file.
 const FORMS: u64 = 100;
 /// Address space limit of the program, KiB. Its input here is small.
@@ -139,7 +142,23 @@ fn records_and_tables_of_the_tuner() {
     withstands(&of_repository("docs/results/tuning/record.jsonl"), "tune show FILE");
     withstands(&of_repository("docs/results/tuning/record.jsonl"), "tune table FILE --out OUT");
     withstands(&of_repository("host/workshop/tuned.json"), "tune table --tuned FILE");
-    withstands(&of_repository("host/workshop/src/tune/space.toml"), "tune plan --space FILE --candidates 2 --out OUT");
+    let folder = TempDir::new().unwrap();
+    let space = folder.path().join("space.toml");
+    std::fs::write(&space, small_space()).unwrap();
+    withstands(&space, "tune plan --space FILE --candidates 2 --out OUT");
+}
+
+/// The tuner's search space with every second value of each axis: a plan of all of them takes a second.
+fn small_space() -> String {
+    let space = std::fs::read_to_string(of_repository("host/workshop/src/tune/space.toml")).unwrap();
+    let lines = space.lines().map(|line| match line.split_once(" = [") {
+        Some((axis, values)) => {
+            let values: Vec<&str> = values.trim_end_matches(']').split(", ").step_by(2).collect();
+            format!("{axis} = [{}]\n", values.join(", "))
+        }
+        None => format!("{line}\n"),
+    });
+    lines.collect()
 }
 
 #[test]
@@ -151,16 +170,14 @@ fn maps() {
 
 #[test]
 fn manifests() {
-    let mut manifest = ptx().manifest().clone();
-    manifest.modules.retain(|module| module.target == "sm_80");
-    let module = ptx().path().join(&manifest.modules[0].file);
     // A single entry, so that the damage affects the code that runs.
-    let name = "fa512_sm80_any_full_128x64";
-    manifest.modules[0].entries.retain(|entry| entry.name == name);
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("manifest.json");
+    let folder = part_of_ptx(|entry| entry.name == ENTRY, str::to_owned);
+    let path = folder.path().join(FILE_NAME);
+    let mut manifest: Manifest = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    manifest.modules.retain(|module| !module.entries.is_empty());
+    let module = folder.path().join(&manifest.modules[0].file);
     std::fs::write(&path, serde_json::to_string_pretty(&manifest).unwrap()).unwrap();
-    let command = format!("run --device sim --ptx FOLDER --heads 1 --seq 40 --variant {name}");
+    let command = format!("run --device sim --ptx FOLDER --heads 1 --seq 40 --variant {ENTRY}");
     withstands_beside(&path, &[module], &command);
 }
 
@@ -174,6 +191,7 @@ fn tensors() {
     bytes.extend([0x00, 0x3c].repeat(32 * 64));
     std::fs::write(&tensor, bytes).unwrap();
     let path = tensor.display();
-    let folder = ptx().path().display();
-    withstands(&tensor, &format!("run --device sim --ptx {folder} --q {path} --k FILE --v {path} --out OUT"));
+    let ptx = part_of_ptx(|entry| entry.name == ENTRY, str::to_owned);
+    let ptx = ptx.path().display();
+    withstands(&tensor, &format!("run --device sim --ptx {ptx} --q {path} --k FILE --v {path} --out OUT"));
 }

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use contract::args::{ForwardArgs, Strides};
 
-use crate::command_line::{edited_ptx, fa512, misaligned_lse, output, refusal, text};
+use crate::command_line::{fa512, misaligned_lse, output, refusal, text};
+use crate::support::part_of_ptx;
 
 const VARIANT: &str = "fa512_sm80_any_full_128x64";
 
@@ -34,8 +35,10 @@ fn sound_kernels_pass() {
 
 #[test]
 fn a_seed_gives_the_same_campaign_again() {
+    let folder = part_of_ptx(|entry| entry.name == VARIANT, str::to_owned);
     let record = |seed| {
-        let mut record = json(&output(&mut fuzz(&["--cases", "3", "--json", "--seed", seed]), 0).stdout);
+        let mut command = fuzz(&["--cases", "3", "--json", "--seed", seed]);
+        let mut record = json(&output(command.arg("--ptx").arg(folder.path()), 0).stdout);
         record.as_object_mut().expect("a record").remove("seconds");
         record
     };
@@ -62,9 +65,14 @@ fn what_cannot_be_run_is_refused() {
     refusal(&mut fa512(&["fuzz", "--max-seq", "0"]));
 }
 
-/// The PTX under test with the modules that hold the variant changed by `edit`.
+/// The variant alone, changed by `edit`.
 fn broken_ptx(edit: impl Fn(&str) -> String) -> tempfile::TempDir {
-    edited_ptx(|ptx| if ptx.contains(VARIANT) { edit(ptx) } else { format!("{ptx}\n// as it was\n") })
+    let edit = |ptx: &str| {
+        let edited = edit(ptx);
+        assert!(ptx != edited || !ptx.contains(VARIANT), "nothing was edited");
+        edited
+    };
+    part_of_ptx(|entry| entry.name == VARIANT, edit)
 }
 
 /// The campaign on the PTX in `folder`, which fails, with its first failed case.

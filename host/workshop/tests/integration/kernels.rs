@@ -16,44 +16,75 @@ fn problem(batch: u32, heads: u32, sequence: u32, mask: Mask, layout: Layout) ->
     Problem::new(Shape::new(batch, heads, sequence), mask, layout).unwrap()
 }
 
-/// Runs one sequence length under both masks: fp16 in both layouts, bf16 in one.
-fn every_mask_and_layout(batch: u32, heads: u32, sequence: u32) {
-    for mask in MASKS {
-        for (element, layout) in
-            [(Element::F16, Layout::Bhsd), (Element::F16, Layout::Bshd), (Element::Bf16, Layout::Bshd)]
-        {
-            let problem = problem(batch, heads, sequence, mask, layout).with_element(element);
-            Case::generate(problem, Distribution::Normal).assert_right(true);
+const LAYOUTS: [Layout; 2] = [Layout::Bhsd, Layout::Bshd];
+
+/// Under each mask the type that it is tried with where every pair of both would take long: one of them, and with `swap` the other.
+/// Kernels of one type and of the other are made from the same source. Those of each are tried with every kind of lengths and inputs,
+/// under one mask or the other.
+fn masks_and_types(swap: bool) -> impl Iterator<Item = (Mask, Element)> {
+    let [first, second] = Element::ALL;
+    MASKS.into_iter().zip(if swap { [second, first] } else { [first, second] })
+}
+
+fn assert_sequence_right(batch: u32, heads: u32, sequence: u32, mask: Mask, element: Element, layout: Layout) {
+    let problem = problem(batch, heads, sequence, mask, layout).with_element(element);
+    Case::generate(problem, Distribution::Normal).assert_right_in(true, is_made_for(sequence));
+}
+
+/// Runs one sequence length under both masks, with both types: fp16 in one layout and bf16 in the other, under the other mask the other
+/// way round. With `swap` each has the other layout.
+fn every_mask_and_type(batch: u32, heads: u32, sequence: u32, swap: bool) {
+    for (index, mask) in MASKS.into_iter().enumerate() {
+        for (of_type, element) in Element::ALL.into_iter().enumerate() {
+            let layout = LAYOUTS[(index + of_type + usize::from(swap)) % 2];
+            assert_sequence_right(batch, heads, sequence, mask, element, layout);
         }
     }
 }
 
+/// Runs one sequence length under each mask with one type.
+fn every_mask_with_a_type(heads: u32, sequence: u32, swap: bool) {
+    for ((mask, element), layout) in masks_and_types(swap).zip(LAYOUTS) {
+        assert_sequence_right(1, heads, sequence, mask, element, layout);
+    }
+}
+
 macro_rules! sequences {
-    ($($name:ident: $batch:literal x $heads:literal x $sequence:literal;)*) => {$(
+    ($($name:ident: $batch:literal x $heads:literal x $sequence:literal, $swap:literal;)*) => {$(
         #[test]
         fn $name() {
-            every_mask_and_layout($batch, $heads, $sequence);
+            every_mask_and_type($batch, $heads, $sequence, $swap);
         }
     )*};
 }
 
 sequences! {
-    sequence_1: 2 x 3 x 1;
-    sequence_4: 2 x 3 x 4;
-    sequence_15: 2 x 2 x 15;
-    sequence_63: 1 x 2 x 63;
-    sequence_64: 1 x 2 x 64;
-    sequence_65: 1 x 2 x 65;
-    sequence_127: 1 x 2 x 127;
-    sequence_128: 1 x 2 x 128;
-    sequence_192: 1 x 2 x 192;
-    sequence_255: 1 x 2 x 255;
-    sequence_257: 1 x 2 x 257;
-    sequence_511: 1 x 1 x 511;
-    sequence_512: 1 x 2 x 512;
-    sequence_513: 1 x 1 x 513;
-    sequence_700: 1 x 1 x 700;
-    sequence_768: 1 x 1 x 768;
+    sequence_1: 2 x 3 x 1, false;
+    sequence_4: 2 x 3 x 4, true;
+    sequence_15: 2 x 2 x 15, false;
+    sequence_63: 1 x 2 x 63, true;
+    sequence_64: 1 x 2 x 64, false;
+    sequence_65: 1 x 2 x 65, false;
+    sequence_127: 1 x 2 x 127, false;
+    sequence_128: 1 x 2 x 128, true;
+    sequence_192: 1 x 2 x 192, false;
+    sequence_255: 1 x 1 x 255, true;
+    sequence_257: 1 x 1 x 257, true;
+    sequence_512: 1 x 2 x 512, false;
+    sequence_512_in_the_other_layouts: 1 x 2 x 512, true;
+}
+
+/// The keys go round the stages of every pipeline at least once. At both lengths of each two, together, every kernel is tried once.
+#[test]
+fn sequences_around_512() {
+    every_mask_with_a_type(1, 511, false);
+    every_mask_with_a_type(1, 513, true);
+}
+
+#[test]
+fn sequences_of_many_tiles() {
+    every_mask_with_a_type(1, 700, false);
+    every_mask_with_a_type(1, 768, true);
 }
 
 /// Heads enough for every pattern of every distribution.
@@ -66,12 +97,12 @@ fn is_made_for(sequence: u32) -> impl Fn(&Entry) -> bool {
     move |entry| sequence != SPECIALISED || entry.sequence == Sequence::Exact(SPECIALISED)
 }
 
+/// Where a distribution is tried at two lengths, each type has both masks.
 fn every_mask(distribution: Distribution, sequence: u32) {
-    for mask in MASKS {
-        for element in Element::ALL {
-            let problem = problem(1, PATTERNS, sequence, mask, Layout::Bshd).with_element(element);
-            Case::generate(problem, distribution).assert_right_in(true, is_made_for(sequence));
-        }
+    let swap = (distribution as usize + usize::from(sequence == SPECIALISED)) % 2 == 1;
+    for (mask, element) in masks_and_types(swap) {
+        let problem = problem(1, PATTERNS, sequence, mask, Layout::Bshd).with_element(element);
+        Case::generate(problem, distribution).assert_right_in(true, is_made_for(sequence));
     }
 }
 
@@ -130,9 +161,9 @@ fn scales_from_zero_to_the_largest() {
 /// others, far below any guess that is made of nothing. Under a causal mask the first rows attend to −∞ alone.
 #[test]
 fn first_keys_may_have_no_weight() {
-    let lengths = [(70, Mask::Full), (70, Mask::Causal), (SPECIALISED, Mask::Full), (SPECIALISED, Mask::Causal)];
-    for ((sequence, mask), element) in lengths.iter().flat_map(|&length| Element::ALL.map(|element| (length, element)))
-    {
+    let lengths = [(70, false), (SPECIALISED, true)];
+    let of_length = |(sequence, swap)| masks_and_types(swap).map(move |(mask, element)| (sequence, mask, element));
+    for (sequence, mask, element) in lengths.into_iter().flat_map(of_length) {
         let problem = problem(1, 1, sequence, mask, Layout::Bhsd).with_element(element);
         let normal = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
         let [_, _, v] = normal.storages();

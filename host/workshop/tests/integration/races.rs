@@ -12,7 +12,7 @@ use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::problem;
 use workshop::ptx_module::PtxModule;
 
-use crate::support::ptx;
+use crate::support::{ptx, text_of};
 
 const CLUSTER_BARRIER: &str = "barrier.cluster";
 
@@ -48,17 +48,7 @@ fn barriers(text: &str, entry: &str) -> Vec<usize> {
 
 /// `module` with `entry` alone, line for line: to read all entries again takes longer than to run one.
 fn alone(entry: &str, module: &PtxModule) -> PtxModule {
-    let mut is_kept = true;
-    let lines = module.text.lines().map(|line| {
-        if line.contains(".entry") {
-            is_kept = line.contains(&format!("{entry}("));
-        }
-        let kept = if is_kept { line } else { "" };
-        is_kept |= line.starts_with('}');
-        kept
-    });
-    let text = lines.collect::<Vec<_>>().join("\n");
-    PtxModule { file: module.file.clone(), text: text.into() }
+    PtxModule { file: module.file.clone(), text: text_of(&module.text, |name| name == entry).into() }
 }
 
 /// The finding classes when `entry` runs without some lines of its PTX.

@@ -7,8 +7,11 @@ use serde_json::{Value, json};
 use workshop::record::{Ceilings, Measurement, Outcome, Row};
 use workshop::statistics::Bootstrap;
 
-use contract::manifest::Entry;
-use contract::problem::Problem;
+use contract::config::{Element, Scores};
+use contract::manifest::{Entry, FILE_NAME, Manifest};
+use contract::problem::{DEFAULT_HEAD_DIM, Problem};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
 use workshop::check::{self, UnitScaleBounds};
 use workshop::executor::sim::{self, SimExecutor};
 use workshop::executor::{DeviceChoice, Executor, open};
@@ -38,6 +41,42 @@ pub fn ptx_path() -> String {
 pub fn ptx() -> &'static PtxFolder {
     static FOLDER: OnceLock<PtxFolder> = OnceLock::new();
     FOLDER.get_or_init(|| PtxFolder::open(ptx_path().as_ref()).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// A PTX folder with the entries under test that `is_kept`, in modules changed by `edit`, and a manifest that matches. To read all
+/// entries takes a program longer than to run one.
+pub fn part_of_ptx(is_kept: impl Fn(&Entry) -> bool, edit: impl Fn(&str) -> String) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut manifest: Manifest = ptx().manifest().clone();
+    for module in &mut manifest.modules {
+        module.entries.retain(&is_kept);
+        let whole = std::fs::read_to_string(ptx().path().join(&module.file)).unwrap();
+        let text = edit(&text_of(&whole, |name| module.entries.iter().any(|entry| entry.name == name)));
+        module.sha256 = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
+        std::fs::write(folder.path().join(&module.file), text).unwrap();
+    }
+    std::fs::write(folder.path().join(FILE_NAME), serde_json::to_string(&manifest).unwrap()).unwrap();
+    folder
+}
+
+/// Whether an entry is of the type, width and scores that most tests of the program have. Of every mask and length there are some.
+pub fn is_usual(entry: &Entry) -> bool {
+    (entry.element, entry.config.columns(), entry.scores) == (Element::F16, DEFAULT_HEAD_DIM, Scores::Unmodified)
+}
+
+/// A module's text with empty lines in place of all entries but those whose names are kept.
+pub fn text_of(module: &str, is_kept: impl Fn(&str) -> bool) -> String {
+    let mut is_in_kept = true;
+    let mut text = String::with_capacity(module.len() / 4);
+    for line in module.lines() {
+        if let Some((_, rest)) = line.split_once(".entry ") {
+            is_in_kept = is_kept(rest.split_once('(').map_or(rest, |(name, _)| name).trim());
+        }
+        text.push_str(if is_in_kept { line } else { "" });
+        text.push('\n');
+        is_in_kept |= line.starts_with('}');
+    }
+    text
 }
 
 /// The device to test on.
