@@ -20,10 +20,12 @@ use workshop::ptx_module::PtxModule;
 
 use crate::support::{Case, ptx};
 
-/// The entries for packed sequences: all of the usual width, of the others those of one element type and mask.
+/// The entries for packed sequences: of the usual width and element type all, of others those of one mask.
 fn packed_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)> {
-    let is_tried = |entry: &Entry| {
-        entry.config.columns() == DEFAULT_HEAD_DIM || (entry.element, entry.mask) == (Element::F16, Mask::Causal)
+    let is_tried = |entry: &Entry| match (entry.config.columns() == DEFAULT_HEAD_DIM, entry.element) {
+        (true, Element::F16) => true,
+        (true, Element::Bf16) | (false, Element::F16) => entry.mask == Mask::Causal,
+        (false, Element::Bf16) => false,
     };
     ptx().entries().filter(move |(entry, _)| entry.sequence == Sequence::Packed && is_tried(entry))
 }

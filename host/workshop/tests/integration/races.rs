@@ -46,7 +46,7 @@ fn barriers(text: &str, entry: &str) -> Vec<usize> {
     barriers
 }
 
-/// `module` with `entry` alone, line for line: to read all entries again takes longer than to run one.
+/// `module` with `entry` alone: to read all entries again takes longer than to run one.
 fn alone(entry: &str, module: &PtxModule) -> PtxModule {
     PtxModule { file: module.file.clone(), text: text_of(&module.text, |name| name == entry).into() }
 }
@@ -105,7 +105,7 @@ fn a_kernel_without_one_of_its_barriers_has_a_race() {
         assert!(barriers.len() >= fewest, "{} has the barriers {barriers:?}", entry.name);
         for line in barriers {
             let shows_race = |inputs| findings_without(&[line], entry, module, inputs).contains(&FindingClass::Race);
-            let what = format!("{} without `{}` in line {}", entry.name, line_of(line), line + 1);
+            let what = format!("{} alone without `{}` in line {}", entry.name, line_of(line), line + 1);
             assert!(inputs.iter().any(shows_race), "{what} has no race");
         }
     }

@@ -64,7 +64,7 @@ pub fn is_usual(entry: &Entry) -> bool {
     (entry.element, entry.config.columns(), entry.scores) == (Element::F16, DEFAULT_HEAD_DIM, Scores::Unmodified)
 }
 
-/// A module's text with empty lines in place of all entries but those whose names are kept.
+/// A module's text without all entries but those whose names are kept.
 pub fn text_of(module: &str, is_kept: impl Fn(&str) -> bool) -> String {
     let mut is_in_kept = true;
     let mut text = String::with_capacity(module.len() / 4);
@@ -72,8 +72,10 @@ pub fn text_of(module: &str, is_kept: impl Fn(&str) -> bool) -> String {
         if let Some((_, rest)) = line.split_once(".entry ") {
             is_in_kept = is_kept(rest.split_once('(').map_or(rest, |(name, _)| name).trim());
         }
-        text.push_str(if is_in_kept { line } else { "" });
-        text.push('\n');
+        if is_in_kept {
+            text.push_str(line);
+            text.push('\n');
+        }
         is_in_kept |= line.starts_with('}');
     }
     text
