@@ -1,5 +1,6 @@
 //! Kernels that are not shipped but reachable for the tuner: each variant with other values on the axes of its search space.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -9,7 +10,6 @@ use contract::tile::{Configuration, Epilogue, Overlap, Queries, Rescale, Sm80, S
 use contract::variants::{VARIANTS, Variant};
 
 use crate::candidates;
-use crate::cargo_build;
 use crate::codegen;
 use crate::environment::{Environment, Workspace};
 use crate::process;
@@ -21,11 +21,11 @@ const OVERLAPS: [Overlap; 3] = [Overlap::AcrossStrips, Overlap::WithinStrip, Ove
 /// Random cases for the comparison with the reference, in addition to its grid.
 const CASES: &str = "12";
 
-/// Compiles the kernels and compares them with the reference in the simulator, with all its checks.
+/// Compiles the kernels and has the program `fa512` compare them with the reference in the simulator, with all its checks.
 ///
 /// # Errors
 /// If a kernel does not compile, or fails.
-pub fn check(environment: &Environment, workspace: &Workspace) -> Result<()> {
+pub fn check(environment: &Environment, workspace: &Workspace, fa512: &Path) -> Result<()> {
     let folder = workspace.axes_ptx();
     let code_generator = codegen::choose(environment, workspace)?;
     let pool = Pool { architecture: ARCHITECTURE, candidates: kernels() };
@@ -34,8 +34,8 @@ pub fn check(environment: &Environment, workspace: &Workspace) -> Result<()> {
     if let Some(dropped) = built.dropped.first() {
         bail!("{} does not compile: {}: {}", dropped.name, dropped.reason, dropped.detail);
     }
-    let mut fa512 = Command::new(cargo_build::fa512(environment, workspace)?);
-    process::run(fa512.args(["fuzz", "--device", "sim", "--cases", CASES, "--ptx"]).arg(&folder))
+    let arguments = ["fuzz", "--device", "sim", "--cases", CASES, "--ptx"];
+    process::run(Command::new(fa512).args(arguments).arg(&folder))
 }
 
 fn kernels() -> Vec<Candidate> {

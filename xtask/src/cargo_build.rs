@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, bail};
 use jobserver::Acquired;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cores;
 use crate::environment::{Environment, Workspace};
@@ -37,7 +37,7 @@ impl Build {
         Ok(Self { line, child, executables, _core: core })
     }
 
-    /// Waits for its end and returns the programs it built, by target name.
+    /// Waits for its end and returns the programs it built, by target name, and the shared libraries, by file name.
     pub fn executables(mut self) -> Result<BTreeMap<String, PathBuf>> {
         let executables = self.executables.take().and_then(|reader| reader.join().ok());
         if !self.child.wait()?.success() {
@@ -55,16 +55,16 @@ impl Drop for Build {
     }
 }
 
-/// The programs named in cargo's messages.
+/// The programs and shared libraries named in cargo's messages.
 fn programs(messages: impl Read) -> io::Result<BTreeMap<String, PathBuf>> {
     let mut programs = BTreeMap::new();
     for line in BufReader::new(messages).lines() {
-        programs.extend(executable(&line?));
+        programs.extend(named(&line?));
     }
     Ok(programs)
 }
 
-/// Runs a `cargo build` command and returns the programs it built, by target name.
+/// Runs a `cargo build` command and returns the programs it built, by target name, and the shared libraries, by file name.
 pub fn executables(cargo: Command) -> Result<BTreeMap<String, PathBuf>> {
     Build::begin(cargo)?.executables()
 }
@@ -82,15 +82,19 @@ pub fn finish_fa512(build: Build) -> Result<PathBuf> {
     build.executables()?.remove("fa512").context("cargo built no fa512 program")
 }
 
-/// Builds the fa512 program and returns its path.
-pub fn fa512(environment: &Environment, workspace: &Workspace) -> Result<PathBuf> {
-    finish_fa512(begin_fa512(environment, workspace)?)
-}
-
-/// Name and path of the program in a message of cargo.
-fn executable(message: &str) -> Option<(String, PathBuf)> {
-    let message: Value = serde_json::from_str(message).ok()?;
-    Some((message["target"]["name"].as_str()?.to_owned(), message["executable"].as_str()?.into()))
+/// Names and paths of the program, or of the shared libraries, in a message of cargo. The tests inside a program have the name of the
+/// program, and are left out.
+fn named(message: &str) -> Vec<(String, PathBuf)> {
+    let Ok(message) = serde_json::from_str::<Value>(message) else { return Vec::new() };
+    if message["profile"]["test"] == true && message["target"]["kind"] != json!(["test"]) {
+        return Vec::new();
+    }
+    if let (Some(name), Some(program)) = (message["target"]["name"].as_str(), message["executable"].as_str()) {
+        return vec![(name.to_owned(), program.into())];
+    }
+    let files = message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(Path::new);
+    let libraries = files.filter(|file| file.extension().is_some_and(|extension| extension == "so"));
+    libraries.filter_map(|file| Some((file.file_name()?.to_str()?.to_owned(), file.to_owned()))).collect()
 }
 
 #[cfg(test)]
@@ -98,7 +102,7 @@ mod tests {
     use std::path::PathBuf;
     use std::process::{Command, Stdio};
 
-    use super::{Build, executable};
+    use super::{Build, named};
 
     /// A shell that stands in for cargo and ignores the arguments appended to it.
     fn shell(commands: &str) -> Command {
@@ -127,11 +131,16 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_among_the_messages() {
+    fn programs_and_libraries_are_found_among_the_messages() {
         let message = r#"{"reason":"compiler-artifact","target":{"name":"fa512"},"executable":"/target/fa512"}"#;
-        assert_eq!(executable(message), Some(("fa512".into(), "/target/fa512".into())));
-        let library = r#"{"reason":"compiler-artifact","target":{"name":"fa512"},"executable":null}"#;
-        assert_eq!(executable(library), None);
-        assert_eq!(executable("not JSON"), None);
+        assert_eq!(named(message), [("fa512".into(), "/target/fa512".into())]);
+        let inside =
+            r#"{"target":{"name":"fa512","kind":["bin"]},"profile":{"test":true},"executable":"/deps/fa512-1"}"#;
+        assert_eq!(named(inside), []);
+        let beside = r#"{"target":{"name":"all","kind":["test"]},"profile":{"test":true},"executable":"/deps/all-1"}"#;
+        assert_eq!(named(beside), [("all".into(), "/deps/all-1".into())]);
+        let library = r#"{"target":{"name":"x"},"executable":null,"filenames":["/deps/libx.so","/deps/libx.rlib"]}"#;
+        assert_eq!(named(library), [("libx.so".into(), "/deps/libx.so".into())]);
+        assert_eq!(named("not JSON"), []);
     }
 }

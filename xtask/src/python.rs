@@ -23,6 +23,8 @@ const MOST_BYTES: u64 = 8_000_000;
 pub enum Linker<'a> {
     /// For this machine and its checkout: kernels with their line tables.
     Native,
+    /// The same without optimisation, for checks of what is packed.
+    Unoptimised,
     /// As it is shipped: for the oldest C library that the C interface runs with, too.
     Portable(&'a Zigbuild),
 }
@@ -89,13 +91,14 @@ pub fn build_wheel(
     let fresh = workspace.root().join("target/python/wheel");
     files::remove(&fresh)?;
     let mut maturin = tools.program("maturin");
-    maturin.current_dir(workspace.root()).args(["build", "--release", "--quiet", "--manifest-path"]);
+    maturin.current_dir(workspace.root()).args(["build", "--quiet", "--manifest-path"]);
     maturin.arg(package.join("Cargo.toml")).arg("--out").arg(&fresh);
     match linker {
-        Linker::Native => maturin.args(["--compatibility", "linux"]),
+        Linker::Native => maturin.args(["--release", "--compatibility", "linux"]),
+        Linker::Unoptimised => maturin.args(["--compatibility", "linux"]),
         Linker::Portable(zigbuild) => maturin
             .env(kernels::WITHOUT_LINE_TABLES.0, kernels::WITHOUT_LINE_TABLES.1)
-            .args(["--zig", "--target", portable::TARGET, "--compatibility"])
+            .args(["--release", "--zig", "--target", portable::TARGET, "--compatibility"])
             .arg(format!("manylinux_{}", portable::GLIBC.replace('.', "_")))
             .env("CARGO_ZIGBUILD_ZIG_PATH", zigbuild.zig()),
     };

@@ -18,23 +18,25 @@ const PACKAGE: &str = "tools/ptx-sim-cli";
 /// Packages of libraries, the files that cargo makes of them, and their names beside the installed program.
 const LIBRARIES: [(&str, &str, &str); 2] =
     [("libcuda-sim", "liblibcuda_sim.so", "libcuda.so.1"), ("libcudart-sim", "liblibcudart_sim.so", "libcudart.so")];
+/// The file name of the simulated driver.
+pub const DRIVER: &str = LIBRARIES[0].1;
 /// Where the wheel takes its data from (`data` in `pyproject.toml`); below `data` is what is installed beside `bin`.
 const DATA: &str = "target/ptx-sim-wheel";
 /// Below the folder in which `bin` is installed.
 const INSTALLED: &str = "lib/ptx-sim";
 
-/// Builds the libraries and the wheel into `out`.
+/// Builds the wheel into `out`, with the libraries in the folder `libraries`.
 pub fn build_wheel(
     environment: &Environment,
     workspace: &Workspace,
+    libraries: &Path,
     out: &Path,
     linker: &Linker<'_>,
 ) -> Result<PathBuf> {
-    let built = build_libraries(environment, workspace, linker)?;
     let data = workspace.root().join(DATA);
     files::remove(&data)?;
     for (_, file, name) in LIBRARIES {
-        let library = built.join(file);
+        let library = libraries.join(file);
         if let Linker::Portable(_) = linker {
             portable::check_needs(&fs::read(&library)?).with_context(|| format!("{file} is not packed"))?;
         }
@@ -43,13 +45,13 @@ pub fn build_wheel(
     python::build_wheel(environment, workspace, &workspace.root().join(PACKAGE), out, linker)
 }
 
-/// The folder with the libraries.
-fn build_libraries(environment: &Environment, workspace: &Workspace, linker: &Linker<'_>) -> Result<PathBuf> {
+/// Builds the libraries and returns their folder.
+pub fn build_libraries(environment: &Environment, workspace: &Workspace, linker: &Linker<'_>) -> Result<PathBuf> {
     let packages: Vec<_> = LIBRARIES.iter().flat_map(|(package, ..)| ["--package", package]).collect();
     let step = Step::begin("building the simulated driver and runtime");
     let target = workspace.root().join("target");
     let built = match linker {
-        Linker::Native => {
+        Linker::Native | Linker::Unoptimised => {
             let mut cargo = Command::new(environment.cargo());
             process::run(cargo.current_dir(workspace.root()).args(["build", "--quiet", "--release"]).args(packages))?;
             target.join("release")
@@ -63,9 +65,10 @@ fn build_libraries(environment: &Environment, workspace: &Workspace, linker: &Li
     Ok(built)
 }
 
-/// Installs the wheel into a fresh virtual environment and requires it to find the mistakes of a program there.
-pub fn check_wheel(environment: &Environment, workspace: &Workspace) -> Result<()> {
-    let wheel = build_wheel(environment, workspace, &workspace.packages(), &Linker::Native)?;
+/// Installs the wheel into a fresh virtual environment and requires it to find the mistakes of a program there. The program in it is
+/// not optimised: of what is executed, all is in the libraries.
+pub fn check_wheel(environment: &Environment, workspace: &Workspace, libraries: &Path) -> Result<()> {
+    let wheel = build_wheel(environment, workspace, libraries, &workspace.packages(), &Linker::Unoptimised)?;
     let folder = workspace.root().join("target/python/ptx-sim");
     let venv = Venv::new(&interpreter(environment)?, folder)?;
     venv.install(&[&wheel])?;

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use contract::config::Family;
 use contract::manifest::{Entry, Manifest, Module};
 
@@ -17,6 +17,7 @@ use crate::progress::Step;
 use crate::provision;
 use crate::ptx_folder::PtxFolder;
 use crate::ptxas::{Ptxas, Waste, checked_architectures, instructions_of};
+use crate::simulator;
 
 /// Checks formatting, lints, documentation, tests, that ptxas accepts every entry without spills, and that kernels with other
 /// values on the tuner's axes are right.
@@ -44,9 +45,9 @@ impl Arguments {
             ("device half", Box::new(|| lint_device_half(environment, workspace, &folder))),
             ("clippy", Box::new(|| process::run(&mut cargo(&clippy)))),
             ("documentation", Box::new(|| process::run(cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")))),
-            ("the tuner's axes", Box::new(|| axes::check(environment, workspace))),
+            ("the tuner's axes", Box::new(|| check_axes(environment, workspace))),
             ("the packed library", Box::new(|| check_packages(environment, workspace))),
-            ("the Python package", Box::new(|| python_test::check(environment, workspace))),
+            ("the Python package", Box::new(|| check_python(environment, workspace))),
             ("tests", Box::new(|| test::run_tests(environment, workspace, &[]))),
         ];
         let failed: Vec<&str> = checks.into_iter().filter_map(|(name, check)| fails(name, check)).collect();
@@ -73,6 +74,19 @@ fn fails<'a>(name: &'a str, check: Check<'_>) -> Option<&'a str> {
 /// The library as it is published, in a program outside the workspace.
 fn check_packages(environment: &Environment, workspace: &Workspace) -> Result<()> {
     outside::check(environment, workspace, &package::pack_crates(environment, workspace, None)?)
+}
+
+/// Kernels that are not shipped, by the program of the tests.
+fn check_axes(environment: &Environment, workspace: &Workspace) -> Result<()> {
+    let built = test::build_programs(environment, workspace)?;
+    axes::check(environment, workspace, built.get("fa512").context("cargo built no fa512 program")?)
+}
+
+/// The Python package on the simulated driver of the tests.
+fn check_python(environment: &Environment, workspace: &Workspace) -> Result<()> {
+    let built = test::build_programs(environment, workspace)?;
+    let driver = built.get(simulator::DRIVER).context("cargo built no simulated driver")?;
+    python_test::check(environment, workspace, driver.parent().context("a library is in a folder")?)
 }
 
 /// The compiler's and clippy's warnings. Clippy comes with the device compiler or not at all: the host's belongs to

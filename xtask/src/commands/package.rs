@@ -59,7 +59,8 @@ impl Arguments {
             announce(&pack_c(workspace, &zigbuild, &out)?)?;
             let linker = Linker::Portable(&zigbuild);
             announce(&build_wheel(environment, workspace, &workspace.python(), &out, &linker)?)?;
-            announce(&simulator::build_wheel(environment, workspace, &out, &linker)?)?;
+            let libraries = simulator::build_libraries(environment, workspace, &linker)?;
+            announce(&simulator::build_wheel(environment, workspace, &libraries, &out, &linker)?)?;
         }
         Ok(())
     }

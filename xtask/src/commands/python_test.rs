@@ -1,8 +1,6 @@
 //! `cargo xtask python-test`: the Python package as its users install it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -39,39 +37,40 @@ impl Arguments {
     /// Builds the PTX and the wheel, and runs the tests.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
         ptx::build(environment, workspace, &workspace.ptx())?;
-        check_by(environment, workspace, &self.python)?;
-        if self.torch { check_torch(environment, workspace) } else { Ok(()) }
+        let libraries = simulator::build_libraries(environment, workspace, &Linker::Native)?;
+        check_by(environment, workspace, &libraries, &self.python)?;
+        if self.torch { check_torch(environment, workspace, &libraries) } else { Ok(()) }
     }
 }
 
-/// Tests the package with the PTX that is there, without PyTorch.
-pub fn check(environment: &Environment, workspace: &Workspace) -> Result<()> {
-    check_by(environment, workspace, &[])
+/// Tests the package with the PTX that is there, without PyTorch. The simulated driver and runtime are in the folder `libraries`.
+pub fn check(environment: &Environment, workspace: &Workspace, libraries: &Path) -> Result<()> {
+    check_by(environment, workspace, libraries, &[])
 }
 
 /// [`check`], by `others` than this machine's python3 too: one wheel is for all of them.
-fn check_by(environment: &Environment, workspace: &Workspace, others: &[PathBuf]) -> Result<()> {
+fn check_by(environment: &Environment, workspace: &Workspace, libraries: &Path, others: &[PathBuf]) -> Result<()> {
     let wheel = build_wheel(environment, workspace, &workspace.python(), &workspace.packages(), &Linker::Native)?;
     for other in others {
         let folder = workspace.root().join("target/python/other");
-        check_wheel(environment, workspace, &wheel, Venv::new(other, folder)?)
+        check_wheel(workspace, libraries, &wheel, Venv::new(other, folder)?)
             .with_context(|| format!("by {}", other.display()))?;
     }
     let folder = workspace.root().join("target/python/fresh");
-    let venv = check_wheel(environment, workspace, &wheel, Venv::new(&interpreter(environment)?, folder)?)?;
+    let venv = check_wheel(workspace, libraries, &wheel, Venv::new(&interpreter(environment)?, folder)?)?;
     compare_stubs(workspace, &venv)?;
-    simulator::check_wheel(environment, workspace)
+    simulator::check_wheel(environment, workspace, libraries)
 }
 
 /// Installs the wheel into the fresh `venv` and runs its tests there.
-fn check_wheel(environment: &Environment, workspace: &Workspace, wheel: &Path, venv: Venv) -> Result<Venv> {
+fn check_wheel(workspace: &Workspace, libraries: &Path, wheel: &Path, venv: Venv) -> Result<Venv> {
     let step = Step::begin("installing the wheel into a fresh virtual environment");
     venv.install(&[wheel])?;
     // Before anything else is there that it might take.
     process::run(venv.python().args(["-c", "import fa512; fa512.info()"]))?;
     venv.install(&REQUIREMENTS)?;
     step.done();
-    run_tests(environment, workspace, &venv, "tests")?;
+    run_tests(workspace, libraries, &venv, "tests")?;
     Ok(venv)
 }
 
@@ -85,35 +84,21 @@ fn compare_stubs(workspace: &Workspace, venv: &Venv) -> Result<()> {
 }
 
 /// Tests what needs PyTorch.
-fn check_torch(environment: &Environment, workspace: &Workspace) -> Result<()> {
+fn check_torch(environment: &Environment, workspace: &Workspace, libraries: &Path) -> Result<()> {
     let wheel = build_wheel(environment, workspace, &workspace.python(), &workspace.packages(), &Linker::Native)?;
     let requirements: Vec<&str> = REQUIREMENTS.into_iter().chain(TORCH_REQUIREMENTS).collect();
     let step = Step::begin("installing PyTorch and transformers");
     let venv = Venv::with(environment, workspace.root().join("target/python/torch"), &requirements)?;
     venv.install(&["--force-reinstall".as_ref(), "--no-deps".as_ref(), wheel.as_os_str()])?;
     step.done();
-    run_tests(environment, workspace, &venv, "tests/with_torch")
+    run_tests(workspace, libraries, &venv, "tests/with_torch")
 }
 
-fn run_tests(environment: &Environment, workspace: &Workspace, venv: &Venv, folder: &str) -> Result<()> {
-    let driver = simulated_driver(environment, workspace)?;
+fn run_tests(workspace: &Workspace, libraries: &Path, venv: &Venv, folder: &str) -> Result<()> {
+    // Named as programs ask for it.
+    let driver = workspace.root().join("target/python/driver/libcuda.so.1");
+    files::copy(&libraries.join(simulator::DRIVER), &driver)?;
     let mut tests = venv.python();
     tests.current_dir(workspace.python().join(folder)).env("FA512_SIMULATED_DRIVER", driver);
     process::run(tests.args(["-m", "unittest"]))
-}
-
-/// Builds the simulated driver. Its copy is named as programs ask for it.
-fn simulated_driver(environment: &Environment, workspace: &Workspace) -> Result<PathBuf> {
-    let mut cargo = Command::new(environment.cargo());
-    process::run(cargo.current_dir(workspace.root()).args([
-        "build",
-        "--quiet",
-        "--release",
-        "--package",
-        "libcuda-sim",
-    ]))?;
-    let driver = workspace.root().join("target/python/driver/libcuda.so.1");
-    fs::create_dir_all(driver.parent().expect("a folder"))?;
-    files::copy(&workspace.root().join("target/release/liblibcuda_sim.so"), &driver)?;
-    Ok(driver)
 }

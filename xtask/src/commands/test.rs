@@ -1,16 +1,20 @@
 //! `cargo xtask test`: the whole test suite.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
 
 use super::ptx;
 use super::run::PTX_VARIABLE;
+use crate::cargo_build;
 use crate::codegen::Choice;
 use crate::environment::{Environment, Workspace};
 use crate::planted;
 use crate::process;
+use crate::progress::Step;
 
 /// The packages that have the kernels' PTX inside.
 const WITH_KERNELS: [&str; 2] = ["fa512", "fa512-c"];
@@ -60,9 +64,25 @@ pub fn run_tests_with(
     if arguments.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package")) {
         return test(&[]);
     }
-    // Tested together, everything that launches through the library would have the kernels inside, and be built anew for each of
-    // their changes.
-    let excluded = WITH_KERNELS.iter().flat_map(|package| ["--exclude", package]);
-    test(&["--workspace"].into_iter().chain(excluded).collect::<Vec<_>>())?;
+    test(&without_kernels())?;
     test(&WITH_KERNELS.iter().flat_map(|package| ["-p", package]).collect::<Vec<_>>())
+}
+
+/// Builds the tests of the packages without kernels. Returns the programs and shared libraries that they use.
+///
+/// Cargo builds a dependency once for each set of its features, which is another one for every choice of packages: who needs these
+/// programs where the tests are run, too, has them built only once.
+pub fn build_programs(environment: &Environment, workspace: &Workspace) -> Result<BTreeMap<String, PathBuf>> {
+    let step = Step::begin("building the tests");
+    let mut cargo = Command::new(environment.cargo());
+    cargo.current_dir(workspace.root()).args(["test", "--release", "--no-run"]).args(without_kernels());
+    let built = cargo_build::executables(cargo)?;
+    step.done();
+    Ok(built)
+}
+
+/// All packages but those with kernels. Tested together, everything that launches through the library would have the kernels inside, and
+/// be built anew for each of their changes.
+fn without_kernels() -> Vec<&'static str> {
+    ["--workspace"].into_iter().chain(WITH_KERNELS.iter().flat_map(|package| ["--exclude", package])).collect()
 }
