@@ -1,8 +1,6 @@
 //! `cp.async`: destination and time of copies.
 
-mod common;
-
-use common::{Kernel, bytes, words};
+use crate::common::{Kernel, bytes, words};
 use ptx_sim::FindingClass;
 
 /// `%r1` = tile + 16·lane, `%rd1` = input + 16·lane, `%rd0` = output + 16·lane.

@@ -1,9 +1,7 @@
 //! Blocks of one grid that wait for each other and read what others wrote. The PTX in `compiled/blocks*.ptx` was made by nvcc
 //! 13.0 with `-O3 -lineinfo` from `compiled/blocks.cu`, with and without its fences.
 
-mod common;
-
-use common::{bytes, words};
+use crate::common::{bytes, words};
 use ptx_sim::{Finding, FindingClass, GlobalMemory, Launch, Module, Options, run};
 
 const FENCED: &str = include_str!("compiled/blocks.ptx");

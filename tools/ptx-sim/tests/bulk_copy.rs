@@ -1,8 +1,6 @@
 //! `cp.async.bulk`: destination and time of copies, with and without tensor maps.
 
-mod common;
-
-use common::{Kernel, bytes, words};
+use crate::common::{Kernel, bytes, words};
 use ptx_sim::{FindingClass, GlobalMemory, MemoryError, Swizzle, TensorElement, TensorMap};
 
 /// An mbarrier at `%r1` that waits for one arrival, and `tile` at `%r2`; `%leader` is thread 0.

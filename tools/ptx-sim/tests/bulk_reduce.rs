@@ -1,8 +1,6 @@
 //! `cp.reduce.async.bulk`: results, and findings for wrong use.
 
-mod common;
-
-use common::{Kernel, bytes, eight_by_eight, words};
+use crate::common::{Kernel, bytes, eight_by_eight, words};
 use ptx_sim::{Finding, FindingClass, TensorElement};
 
 /// `tile` at `%r1`, which every thread fills with its word of the input; the output begins with the words of the input, which is

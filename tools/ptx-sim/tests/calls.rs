@@ -1,8 +1,6 @@
 //! Functions and calls.
 
-mod common;
-
-use common::{Kernel, words};
+use crate::common::{Kernel, words};
 use ptx_sim::{FindingClass, LaunchError};
 
 /// `store` is `%output[lane] = %r0`.

@@ -1,8 +1,6 @@
 //! Clusters of one block, and what belongs to Hopper's warps.
 
-mod common;
-
-use common::{Kernel, words};
+use crate::common::{Kernel, words};
 use ptx_sim::FindingClass;
 
 /// Stores a word of each thread, left in `%r0`.

@@ -1,9 +1,7 @@
 //! Asynchronous operations between blocks of a cluster: remote mbarriers, `st.async`, `red.async`, bulk copies between blocks, and
 //! multicast.
 
-mod common;
-
-use common::{Kernel, OUTPUT_WORD, bytes, eight_by_eight, words};
+use crate::common::{Kernel, OUTPUT_WORD, bytes, eight_by_eight, words};
 use ptx_sim::{Finding, FindingClass, TensorElement};
 
 /// `gate` at `%r1`, for one arrival, and `tile` at `%r2` of every block; `%r3` is the rank and `%r4` that of the other block of two;

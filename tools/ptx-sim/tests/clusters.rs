@@ -1,8 +1,6 @@
 //! Clusters of several blocks: special registers, access to each other's shared memory, and findings for wrong access.
 
-mod common;
-
-use common::{Kernel, OUTPUT_WORD, bytes, words};
+use crate::common::{Kernel, OUTPUT_WORD, bytes, words};
 use ptx_sim::{FindingClass, LaunchError};
 
 /// `tile` at `%r1`, of which `%r2` is the thread's own word; `%r3` is the rank of the block and `%r4` that of the other one of

@@ -1,8 +1,6 @@
 //! Shuffles, votes, barriers and divergence of correct kernels.
 
-mod common;
-
-use common::{Kernel, words};
+use crate::common::{Kernel, words};
 
 /// Runs a body whose lanes leave a word in `%r0`; the words.
 fn lanes(body: &str) -> Vec<u32> {

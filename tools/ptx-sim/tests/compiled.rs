@@ -1,9 +1,7 @@
 //! Kernels as compilers write them: the PTX in `compiled/` was made by rustc 1.96 (LLVM 22) and nvcc 13.0 from the
 //! sources beside it.
 
-mod common;
-
-use common::bytes;
+use crate::common::bytes;
 use ptx_sim::{Counters, GlobalMemory, Launch, Module, Options, Report, run};
 
 fn module(name: &str, text: &str) -> Module {
@@ -20,7 +18,7 @@ fn upload(memory: &mut GlobalMemory, name: &str, values: &[f32]) -> u64 {
 fn download(memory: &GlobalMemory, address: u64, count: usize) -> Vec<f32> {
     let mut data = vec![0; 4 * count];
     memory.read(address, &mut data).expect("reading");
-    common::words(&data).into_iter().map(f32::from_bits).collect()
+    crate::common::words(&data).into_iter().map(f32::from_bits).collect()
 }
 
 fn without_findings(report: Report) -> Counters {
@@ -109,5 +107,5 @@ fn a_pipeline_of_libcudacxx() {
     let mut data = vec![0; 256];
     memory.read(output, &mut data).expect("reading");
     let expected: Vec<u32> = (0..64).map(|thread| (0..5).map(|round| values[round * 64 + 63 - thread]).sum()).collect();
-    assert_eq!(common::words(&data), expected);
+    assert_eq!(crate::common::words(&data), expected);
 }

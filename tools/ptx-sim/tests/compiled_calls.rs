@@ -1,7 +1,5 @@
 //! Calls as nvcc 13.0 writes them, without optimisation, with debug information, and optimised: `compiled/calls.cu`.
 
-mod common;
-
 use ptx_sim::{Finding, FindingClass, GlobalMemory, Launch, Module, Options, Report, run};
 
 /// Expected results for each way of compilation.
@@ -43,7 +41,7 @@ fn check_in(compiled: &[(&str, &str)], entry: &str, more: &[&[u8]], expected: im
         let (report, data, memory) = launch(name, text, entry, 4, more);
         let findings: Vec<String> = report.findings.iter().map(Finding::to_string).collect();
         assert!(findings.is_empty(), "{entry} of {name}: {}", findings.join("\n"));
-        let results: Vec<i32> = common::words(&data).into_iter().map(|word| word as i32).collect();
+        let results: Vec<i32> = crate::common::words(&data).into_iter().map(|word| word as i32).collect();
         assert_eq!(results, (0..32).map(&expected).collect::<Vec<_>>(), "{entry} of {name}");
         assert_eq!(memory.heap_bytes_in_use(), 0, "{entry} of {name}");
     }
@@ -106,7 +104,7 @@ fn an_assertion_that_fails_is_named() {
         }
         let (report, data, _) = launch(name, text, "checked", 4, &[&32_u32.to_le_bytes()]);
         assert!(report.findings.is_empty(), "{name}: {:#?}", report.findings);
-        assert_eq!(common::words(&data), [1; 32], "{name}");
+        assert_eq!(crate::common::words(&data), [1; 32], "{name}");
     }
 }
 

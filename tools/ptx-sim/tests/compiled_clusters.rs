@@ -1,8 +1,6 @@
 //! Clusters as CUDA's cooperative groups write them: `compiled/clusters.ptx` was made by nvcc 13.0 from the source beside it.
 
-mod common;
-
-use common::{bytes, words};
+use crate::common::{bytes, words};
 use ptx_sim::{FindingClass, GlobalMemory, Launch, Module, Options, Report, run};
 
 /// Result of a kernel, and the words of its output.

@@ -1,8 +1,6 @@
 //! Textures and surfaces as CUDA's headers use them: `compiled/textures.ptx` was made by nvcc 13.0 from the source beside it.
 
-mod common;
-
-use common::words;
+use crate::common::words;
 use ptx_sim::{
     AddressMode, Channel, Filter, Geometry, GlobalMemory, Launch, Module, Options, Sampler, TexelFormat, Texels, run,
 };
@@ -160,12 +158,14 @@ fn layers_and_volumes_are_read() {
 fn a_table_is_gathered_from() {
     let mut memory = GlobalMemory::new();
     let table = output(&mut memory, 80);
-    memory.write(table, &common::bytes(&(0..20).map(|index| index * index).collect::<Vec<_>>())).expect("the table");
+    memory
+        .write(table, &crate::common::bytes(&(0..20).map(|index| index * index).collect::<Vec<_>>()))
+        .expect("the table");
     let texels = Texels::linear(table, 10, format(Channel::Signed, 32, 2));
     let texture = memory.create_texture(texels, Sampler::default()).expect("a texture");
     let indices: [u32; 5] = [9, 0, 10, -1_i32 as u32, 4];
     let places = output(&mut memory, 20);
-    memory.write(places, &common::bytes(&indices)).expect("the indices");
+    memory.write(places, &crate::common::bytes(&indices)).expect("the indices");
     let to = output(&mut memory, 40);
     let params: [&[u8]; 4] = [&texture.to_le_bytes(), &places.to_le_bytes(), &to.to_le_bytes(), &5_u32.to_le_bytes()];
     launch(&mut memory, "gather", [32, 1, 1], &params);

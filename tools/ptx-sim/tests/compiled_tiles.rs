@@ -1,9 +1,7 @@
 //! Groups of several warps as CUDA's cooperative groups write them, and the shared memory in front of the block's own that their
 //! headers keep them in: `compiled/tiles.ptx` was made by nvcc 13.0 with `-O3 -lineinfo` from the source beside it.
 
-mod common;
-
-use common::{Kernel, bytes, words};
+use crate::common::{Kernel, bytes, words};
 use ptx_sim::{FindingClass, GlobalMemory, Launch, Module, Options, run};
 
 #[test]

@@ -1,8 +1,6 @@
 //! `malloc` and `free` of kernels.
 
-mod common;
-
-use common::{Kernel, words};
+use crate::common::{Kernel, words};
 use ptx_sim::{Finding, FindingClass};
 
 const DECLARED: &str = "

@@ -1,8 +1,6 @@
 //! Kernels with one planted bug each, and their expected reports.
 
-mod common;
-
-use common::{Kernel, bytes, words};
+use crate::common::{Kernel, bytes, words};
 use ptx_sim::{FindingClass, Options};
 
 #[test]

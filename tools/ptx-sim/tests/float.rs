@@ -1,8 +1,6 @@
 //! Floating-point arithmetic and conversions: exact results, flushing, rounding, NaN.
 
-mod common;
-
-use common::{check, check_f32};
+use crate::common::{check, check_f32};
 
 const NAN: f32 = f32::NAN;
 const INF: f32 = f32::INFINITY;

@@ -1,8 +1,6 @@
 //! Tensor maps and addresses that no kernel should use: a finding or a result, never a panic, and the run goes on.
 
-mod common;
-
-use common::{Kernel, words};
+use crate::common::{Kernel, words};
 use ptx_sim::{FindingClass, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};

@@ -1,8 +1,6 @@
 //! Handles, coordinates and textures that no kernel should use: a finding or a result, never a panic, and the run goes on.
 
-mod common;
-
-use common::{Kernel, words};
+use crate::common::{Kernel, words};
 use ptx_sim::{AddressMode, Channel, Filter, FindingClass, Geometry, GlobalMemory, Sampler, TexelFormat, Texels};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};

@@ -1,8 +1,6 @@
 //! Integer arithmetic, logic and shifts against values worked out from the PTX ISA.
 
-mod common;
-
-use common::check;
+use crate::common::check;
 
 const M1_16: u64 = 0xffff;
 const M1: u64 = 0xffff_ffff;

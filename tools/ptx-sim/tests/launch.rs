@@ -1,8 +1,6 @@
 //! Refused launches, and error messages for texts that are not PTX.
 
-mod common;
-
-use common::Kernel;
+use crate::common::Kernel;
 use ptx_sim::{Counters, GlobalMemory, Launch, LaunchError, Module, Options, run};
 
 const HEADER: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";

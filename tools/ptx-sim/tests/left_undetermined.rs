@@ -1,9 +1,7 @@
 //! Undetermined values that kernels store to global memory: reported when a later kernel depends on them, when they leave the GPU,
 //! or when they remain as a result; not reported when nothing reads them.
 
-mod common;
-
-use common::{Kernel, bytes};
+use crate::common::{Kernel, bytes};
 use ptx_sim::{Finding, FindingClass, GlobalMemory, Launch, Module, Options, UndeterminedStore, run};
 
 const TEXTS: [&str; 2] = [include_str!("compiled/undefined.ptx"), include_str!("compiled/undefined_O0.ptx")];

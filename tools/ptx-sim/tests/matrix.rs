@@ -1,8 +1,6 @@
 //! Matrix instructions against a plain matrix product, with the fragment layouts of the PTX ISA.
 
-mod common;
-
-use common::{Kernel, bytes, words};
+use crate::common::{Kernel, bytes, words};
 
 /// Small numbers as halves: index i stands for (i mod 7) − 3.
 fn small(index: usize) -> f32 {

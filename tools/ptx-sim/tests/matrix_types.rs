@@ -1,8 +1,6 @@
 //! Products of matrices of the types that `mma` and `wmma` have besides f16 and bf16.
 
-mod common;
-
-use common::{Kernel, words};
+use crate::common::{Kernel, words};
 
 /// Bytes of a row of A and of a column of B in the widest shapes.
 const LINE: usize = 32;

@@ -1,8 +1,6 @@
 //! `mbarrier`: phases, who waits for them, and what is wrong with using one.
 
-mod common;
-
-use common::{Kernel, bytes, words};
+use crate::common::{Kernel, bytes, words};
 use ptx_sim::FindingClass;
 
 /// An mbarrier `gate` that waits for `count` arrivals, visible to all threads; its address is in `%r1`.
@@ -130,7 +128,7 @@ fn an_mbarrier_can_wait_for_cp_async() {
         let expected: Vec<u32> = (0..64).map(|thread| (thread ^ 33) * 4).collect();
         assert_eq!(words(&kernel.run_clean()), expected, "{modifier}");
         let unread = body.replace(&wait("wait", 0), "");
-        let finding = common::Kernel::new(&unread).on_hopper().with_threads(64).with_input(bytes(&input)).run();
+        let finding = crate::common::Kernel::new(&unread).on_hopper().with_threads(64).with_input(bytes(&input)).run();
         let classes: Vec<FindingClass> = finding.report.findings.iter().map(|finding| finding.class).collect();
         assert!(classes.contains(&FindingClass::AsyncCopyNotWaited), "{classes:?}");
     }

@@ -1,8 +1,6 @@
 //! Loads, stores and atomics in every state space.
 
-mod common;
-
-use common::{Kernel, bytes, words};
+use crate::common::{Kernel, bytes, words};
 use ptx_sim::FindingClass;
 
 /// `%rd0` = output + 4·lane.

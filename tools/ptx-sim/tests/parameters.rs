@@ -1,8 +1,6 @@
 //! Parameters of an entry: their addresses, their ends, and that they can only be read.
 
-mod common;
-
-use common::{Kernel, words};
+use crate::common::{Kernel, words};
 use ptx_sim::{FindingClass, GlobalMemory, Launch, LaunchError, Module, Options, Report, run};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -206,7 +204,7 @@ fn parameters_by_value() {
     let mut memory = GlobalMemory::new();
     let output = memory.allocate("output", 8).expect("allocating");
     let mut args = output.to_le_bytes().to_vec();
-    args.extend(common::bytes(&[1, 2, 3, 4]));
+    args.extend(crate::common::bytes(&[1, 2, 3, 4]));
     let launch = Launch {
         entry: "test",
         grid: [1; 3],

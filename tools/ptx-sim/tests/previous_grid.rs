@@ -1,8 +1,6 @@
 //! `griddepcontrol.wait`: grids that may begin before the previous one has ended.
 
-mod common;
-
-use common::{Kernel, bytes, words};
+use crate::common::{Kernel, bytes, words};
 use ptx_sim::{FindingClass, Options};
 
 /// Two warps, of which thread 0 is the `%leader`; `%rd0` and `%rd1` are the thread's words of input and output, `%r1` its

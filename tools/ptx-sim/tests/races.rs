@@ -1,8 +1,6 @@
 //! Data races, each next to the same kernel with correct ordering.
 
-mod common;
-
-use common::{Kernel, bytes, words};
+use crate::common::{Kernel, bytes, words};
 use ptx_sim::{Engine, Finding, FindingClass, Options};
 
 /// `%r1` = the thread's word of `tile`, `%r2` = that of the thread in the next warp, `%r3` = that of the next lane.

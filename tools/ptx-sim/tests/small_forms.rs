@@ -1,8 +1,6 @@
 //! Forms that compilers emit now and then.
 
-mod common;
-
-use common::{Kernel, check, words};
+use crate::common::{Kernel, check, words};
 use ptx_sim::FindingClass;
 
 fn double(value: f64) -> u64 {

@@ -1,8 +1,6 @@
 //! `mma.sp` against dense products of the matrix that is meant, with metadata in the order in which PyTorch prepares it for CUTLASS.
 
-mod common;
-
-use common::{Kernel, bytes, words};
+use crate::common::{Kernel, bytes, words};
 use ptx_sim::FindingClass;
 
 const ROWS: usize = 16;

@@ -1,8 +1,6 @@
 //! Surfaces: results of reads and writes, and findings.
 
-mod common;
-
-use common::{Kernel, bytes, words};
+use crate::common::{Kernel, bytes, words};
 use ptx_sim::{Channel, FindingClass, Geometry, GlobalMemory, Options, Sampler, TexelFormat, Texels};
 
 /// Addresses of a lane's four words of output and of input, which are in `%r0` to `%r3`.

@@ -1,8 +1,6 @@
 //! `tensormap.replace`: maps that kernels make and change.
 
-mod common;
-
-use common::{Kernel, bytes, eight_by_eight, words};
+use crate::common::{Kernel, bytes, eight_by_eight, words};
 use ptx_sim::{Finding, FindingClass, TensorElement};
 
 /// `gate` for one arrival at `%r1`, `tile` at `%r2`, `map` in shared memory at `%r3`, all zeros; `%r4` is the thread's word of the

@@ -1,8 +1,6 @@
 //! Textures: results of fetches against the formulas of the CUDA C++ Programming Guide, and findings.
 
-mod common;
-
-use common::{Kernel, bytes, words};
+use crate::common::{Kernel, bytes, words};
 use ptx_sim::{
     AddressMode, Channel, Filter, FindingClass, Geometry, GlobalMemory, Module, Sampler, TexelFormat, Texels,
 };

@@ -1,9 +1,7 @@
 //! Unwritten values: they may be moved and computed with, and give findings when something depends on them. The PTX in
 //! `compiled/undefined*.ptx` was made by nvcc 13.0 from `compiled/undefined.cu`, with `-O3 -lineinfo` and with `-Xcicc -O0`.
 
-mod common;
-
-use common::{Kernel, bytes, words};
+use crate::common::{Kernel, bytes, words};
 use ptx_sim::{Finding, FindingClass, GlobalMemory, Launch, Module, Options, run};
 
 const OPTIMISED: &str = include_str!("compiled/undefined.ptx");

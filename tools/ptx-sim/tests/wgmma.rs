@@ -1,8 +1,6 @@
 //! `wgmma` against a plain matrix product, with the layouts of the PTX ISA, and findings for wrong use.
 
-mod common;
-
-use common::{Kernel, words};
+use crate::common::{Kernel, words};
 use ptx_sim::FindingClass;
 
 /// Layout of an operand in shared memory.

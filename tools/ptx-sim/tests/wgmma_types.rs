@@ -1,8 +1,6 @@
 //! `wgmma` of numbers of 19 and 8 bits, of integers and of single bits, against plain sums.
 
-mod common;
-
-use common::{Kernel, words};
+use crate::common::{Kernel, words};
 
 /// Bytes of a row of A and of a column of B.
 const ROW: usize = 32;

@@ -1,12 +1,10 @@
 //! Kernels whose blocks meet in a cooperative launch, memory of the host, and functions that another entry put into memory.
 //! `compiled/whole_grid.ptx` was made by nvcc 13.0 with `-O3 -lineinfo -arch=sm_80` from `compiled/whole_grid.cu`.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use common::words;
+use crate::common::words;
 use ptx_sim::{FindingClass, GlobalMemory, HostWords, Launch, LaunchError, MemoryError, Module, Options, Report, run};
 
 const TEXT: &str = include_str!("compiled/whole_grid.ptx");

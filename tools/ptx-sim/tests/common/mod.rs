@@ -1,7 +1,5 @@
 //! Kernels for tests, run through the public interface.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
-
 use ptx_sim::{
     Finding, FindingClass, GlobalMemory, Launch, LaunchError, Module, Options, Report, Swizzle, TensorElement,
     TensorMap, run,
