@@ -63,6 +63,7 @@ typedef struct ForwardArgs {
     uint64_t cu_seqlens_k;
     uint64_t seqused_q;
     uint64_t seqused_k;
+    uint64_t part_results;   /* 0: twins compute items whole */
     Strides q_strides;
     Strides k_strides;
     Strides v_strides;
@@ -76,7 +77,7 @@ typedef struct ForwardArgs {
     uint32_t room;
     uint32_t kv_room;
     uint32_t bottom_right;
-    uint32_t reserved;
+    uint32_t combined_parts; /* 0 */
     uint32_t head_dim;    /* D, at most the 64 columns of the tiles */
     Divisor heads;        /* H, of Q and O */
     Divisor group;        /* heads of Q that share a head of K and V */

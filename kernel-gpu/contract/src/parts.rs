@@ -31,10 +31,13 @@ pub const fn strips(rows: u32) -> u32 {
     rows / MMA_M
 }
 
-/// Whether blocks of `tile` can leave parts: they have enough warps to combine them, and O takes at most a fourth of a thread's registers.
-/// The kernels in which it takes more would spill; where there are few items, those of fewer rows are faster anyway.
+/// Whether blocks of `tile` can leave parts: they have enough warps to combine them, which exchange what they have combined in shared memory,
+/// and O takes at most a fourth of a thread's registers. The kernels in which it takes more would spill; where there are few items, those
+/// of fewer rows are faster anyway.
 pub const fn can_be_left(tile: Sm80) -> bool {
-    tile.warps >= FEWEST_WARPS && tile.m_tiles() as u32 * tile.columns <= MOST_COLUMNS
+    tile.warps >= FEWEST_WARPS
+        && tile.m_tiles() as u32 * tile.columns <= MOST_COLUMNS
+        && tile.warps * strip_bytes(COMBINED_COLUMNS) <= tile.shared_bytes()
 }
 
 /// Minimum steps of a part. A row attends to the first keys of every part that has any of its keys, from which its shift is guessed:
@@ -99,5 +102,50 @@ pub fn left_bytes(sequence: u32, parts: u32, columns: u32) -> f64 {
         0.0
     } else {
         f64::from(sequence.div_ceil(MMA_M)) * f64::from(parts) * f64::from(strip_bytes(columns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::vec::Vec;
+
+    const TILE: Tile = Tile { rows: 64, step: 64 };
+
+    fn numbers(shape: Shape, mask: Mask) -> Vec<u32> {
+        candidates(TILE, shape, mask, (132, 2)).into_iter().flatten().collect()
+    }
+
+    #[test]
+    fn parts_fill_the_gpu_and_have_keys_for_all_rows() {
+        let one_query = |keys| Shape::new(1, 3, 1).with_kv_sequence(keys);
+        assert_eq!(numbers(one_query(64 * 100), Mask::Full), [2, 3, 4, 6, 44, 64], "of three heads");
+        assert_eq!(numbers(one_query(64 * 5), Mask::Full), [2, 3, 4, 5], "a step for each");
+        assert_eq!(numbers(one_query(64), Mask::Full), [0_u32; 0]);
+        let causal = numbers(Shape::new(1, 1, 64 * 9), Mask::Causal);
+        assert_eq!(causal, [2, 3, 4, 4], "two steps: those of the last part begin before the rows do");
+        assert_eq!(
+            numbers(Shape::new(1, 264, 64).with_kv_sequence(4096), Mask::Full),
+            [2, 2],
+            "twice as many as find places"
+        );
+        assert_eq!(numbers(Shape::new(1, 265, 64).with_kv_sequence(4096), Mask::Full), [0_u32; 0]);
+        assert_eq!(numbers(Shape::new(u32::MAX, u32::MAX, 64), Mask::Full), [0_u32; 0]);
+    }
+
+    #[test]
+    fn a_workspace_has_a_place_for_each_strip_of_each_part() {
+        assert_eq!(workspace_bytes(63, 1, 64, 128), 0);
+        assert_eq!(workspace_bytes(63, 3, 64, 128), 63 * 3 * 64 * (128 + 8) * 4);
+        assert_eq!(workspace_bytes(u32::MAX, MOST_PARTS, 128, 128), u64::from(u32::MAX) * 64 * 128 * 136 * 4);
+        assert_eq!(left_bytes(100, 3, 128), 7.0 * 3.0 * 16.0 * 136.0 * 4.0, "strips without rows leave nothing");
+    }
+
+    #[test]
+    fn combining_blocks_have_all_columns_of_a_strip_or_a_warps() {
+        assert_eq!([2, 7, 8, 64].map(|parts| combining_blocks(parts, 64, 128)), [4, 4, 16, 16]);
+        assert_eq!([2, 8].map(|parts| combining_blocks(parts, 16, 32)), [1, 1]);
     }
 }

@@ -77,6 +77,11 @@ fn driver() -> PathBuf {
 /// Compiles a program and runs it with the simulated driver. `None`, with a message on stderr, if libfa512 was built
 /// without kernels.
 fn example(compiler: &[&str], source: &str, program: &str) -> Option<String> {
+    example_on("90", compiler, source, program)
+}
+
+/// [`example`] on GPUs of `architecture`.
+fn example_on(architecture: &str, compiler: &[&str], source: &str, program: &str) -> Option<String> {
     if attention::kernels().next().is_none() {
         eprintln!("not tested: fa512 was built without kernels; `cargo xtask ptx` makes them");
         return None;
@@ -86,7 +91,7 @@ fn example(compiler: &[&str], source: &str, program: &str) -> Option<String> {
     let program = compile(compiler, source, program, &["-x", "none", library.to_str().expect("UTF-8")]);
     let libraries = env::join_paths([soname_folder(), driver]).expect("no colons");
     let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", libraries).env("PTX_SIM_ARCH", "90").env("PTX_SIM_THREADS", "1");
+    command.env("LD_LIBRARY_PATH", libraries).env("PTX_SIM_ARCH", architecture).env("PTX_SIM_THREADS", "1");
     Some(String::from_utf8(succeed(&mut command, "running").stdout).expect("UTF-8"))
 }
 
@@ -128,6 +133,12 @@ fn windows_are_computed_and_older_headers_have_none() {
 #[test]
 fn changes_of_scores_are_computed_and_older_headers_have_none() {
     let Some(output) = example(C, "tests/programs/scores.c", "scores") else { return };
+    assert_eq!(output, "O and LSE are right\n");
+}
+
+#[test]
+fn a_workspace_is_as_large_as_the_library_says_and_older_headers_have_none() {
+    let Some(output) = example_on("80", C, "tests/programs/workspace.c", "workspace") else { return };
     assert_eq!(output, "O and LSE are right\n");
 }
 

@@ -3,6 +3,7 @@ extern crate std;
 use super::*;
 use crate::args::Strides;
 use crate::config::Element;
+use crate::cost::SHIPPED;
 use crate::packed::{Lengths, Packing};
 use crate::problem::{Alignment, ScoreMod, Shape, Window};
 use crate::tile::{Configuration, Grid, Sm90Tma};
@@ -368,4 +369,49 @@ fn changes_of_scores_that_no_kernel_makes_are_refused() {
     let slopes = |slopes| ScoreMod { alibi: Some(slopes), ..ScoreMod::NONE };
     assert!(refused(packed, slopes(Slopes::PerBatchAndHead)).contains("the same for all sequences"));
     assert!(packed.with_score_mod(slopes(Slopes::PerHead)).is_ok());
+}
+
+/// The same further apart, for tensors with many keys.
+const FAR_APART: Addresses = Addresses { lse: Some(5 << 24), ..Addresses::new(1 << 24, 2 << 24, 3 << 24, 4 << 24) };
+
+/// Few queries with many keys, which kernels that leave parts compute faster in parts.
+fn few_queries() -> (Problem, Variant<'static>) {
+    let shape = Shape::new(1, 3, 20).with_kv_sequence(5000);
+    let leaves =
+        |variant: &&Variant<'_>| variant.leaves_parts && variant.mask == Mask::Full && variant.config.columns() == 64;
+    (Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap(), *VARIANTS.iter().find(leaves).expect("there is one"))
+}
+
+#[test]
+fn parts_are_left_in_a_workspace_and_combined_by_a_second_launch() {
+    let (problem, variant) = few_queries();
+    let without = Plan::new(&problem, variant, &GPU).unwrap();
+    assert_eq!((without.parts(), without.workspace_bytes()), (1, 0));
+    assert_eq!(without.bind(FAR_APART).unwrap().combining().map(|launch| launch.grid()), None);
+
+    let plan = without.with_workspace(SHIPPED, &GPU);
+    let parts = plan.parts();
+    assert!(parts > 8 && plan.workspace_bytes() > 0, "{parts} parts");
+    let launch = plan.bind(Addresses { workspace: Some(8 << 24), ..FAR_APART }).unwrap();
+    assert_eq!((launch.grid(), launch.args().part_results, launch.args().combined_parts), ([3, parts], 8 << 24, 0));
+    let combining = launch.combining().expect("parts to combine");
+    assert_eq!(combining.args().combined_parts, parts);
+    assert_eq!((combining.grid()[0], combining.threads()), (3, launch.threads()));
+    assert!(combining.combining().is_none(), "nothing follows it");
+    // What needs no workspace ignores one.
+    let unused = without.bind(Addresses { workspace: Some(1), ..FAR_APART }).unwrap();
+    assert_eq!((unused.grid(), unused.args().part_results), ([3, 1], 0));
+}
+
+#[test]
+fn a_workspace_is_checked_as_a_tensor_is() {
+    let (problem, variant) = few_queries();
+    let plan = Plan::new(&problem, variant, &GPU).unwrap().with_workspace(SHIPPED, &GPU);
+    let refused = |workspace| plan.bind(Addresses { workspace, ..FAR_APART }).unwrap_err().to_string();
+    assert!(refused(None).contains("workspace is missing"), "{}", refused(None));
+    assert!(refused(Some((8 << 24) + 8)).contains("workspace is at address"));
+    for tensor in [FAR_APART.q, FAR_APART.k, FAR_APART.o, 5 << 24] {
+        assert!(refused(Some(tensor)).contains("workspace at"), "{}", refused(Some(tensor)));
+    }
+    assert!(refused(Some(u64::MAX - 15)).contains("beyond 64-bit addresses"));
 }

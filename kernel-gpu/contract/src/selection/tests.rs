@@ -2,7 +2,7 @@ extern crate std;
 
 use super::*;
 use crate::config::{Family, Mask, Scores, Sequence};
-use crate::cost::{Constants, KernelClass};
+use crate::cost::{Constants, KernelClass, SHIPPED};
 use crate::packed::Packing;
 use crate::problem::{Shape, Window};
 use crate::tile::{Configuration, Sm80, Sm90Tma};
@@ -333,4 +333,18 @@ fn where_no_variant_fits_each_says_why_not() {
     };
     assert!(message.starts_with("no variant runs this problem on sm_75:\n  large needs sm_80 or later"), "{message}");
     assert_eq!(message.lines().count(), 3, "{message}");
+}
+
+#[test]
+fn a_workspace_is_used_where_it_is_provided_and_worth_it() {
+    let choose = |shape: Shape, workspace| {
+        let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+        let gpu = gpu("NVIDIA A100", 80);
+        let choice = choose(VARIANTS.iter().copied(), SHIPPED, None.into_iter(), &problem, &gpu, workspace);
+        choice.unwrap_or_else(|none| panic!("{none}")).plan.workspace_bytes()
+    };
+    let few_queries = Shape::new(1, 2, 4).with_kv_sequence(10_000);
+    assert!(choose(few_queries, Workspace::Provided) > 0);
+    assert_eq!(choose(few_queries, Workspace::None), 0);
+    assert_eq!(choose(Shape::new(32, 8, 512), Workspace::Provided), 0, "there are enough items");
 }

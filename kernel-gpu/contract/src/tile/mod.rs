@@ -231,6 +231,14 @@ impl Configuration {
         }
     }
 
+    /// The same without [parts](crate::parts): kernels with equal ones take equally long where items are computed whole.
+    pub const fn of_whole_items(self) -> Self {
+        match self {
+            Self::Sm80(tile) => Self::Sm80(Sm80 { keys: Keys::Whole, ..tile }),
+            other => other,
+        }
+    }
+
     /// Blocks that fit on a multiprocessor if a thread uses `registers`. The configuration must pass its gate.
     #[inline]
     pub const fn blocks_per_multiprocessor(self, registers: u32, limits: ArchitectureLimits) -> u32 {

@@ -135,6 +135,9 @@ pub fn of(entry: &Entry) -> Result<Vec<Case>> {
     if entry.config.grid() == Grid::SplitKeys {
         cases.extend(split_keys(entry)?);
     }
+    if entry.leaves_parts {
+        cases.extend(parts(entry)?);
+    }
     if entry.scores == Scores::Modified {
         cases.extend(score_mods(entry, second)?);
     }
@@ -171,6 +174,24 @@ fn split_keys(entry: &Entry) -> Result<Vec<Case>> {
         cases.push(Case { multiprocessors: 16, ..parts });
         let few_rows = shape(1, 1, 60).with_kv_sequence(6 * entry.config.block_n() + 2);
         cases.push(Case::of(apart(few_rows, entry)?, Distribution::LargeLogits));
+    }
+    Ok(cases)
+}
+
+/// What an entry that leaves parts is tried on beyond the others: few of them, and so many that warps share them, each of which has the
+/// largest score of some rows; a part with a few keys, and strips without rows.
+fn parts(entry: &Entry) -> Result<Vec<Case>> {
+    let (rows, step) = (entry.config.block_m(), entry.config.block_n());
+    let keys = |steps: u32| steps * step;
+    let mut cases = Vec::new();
+    for (steps, rest, multiprocessors) in [(13, 2, 2), (26, step / 2, 16)] {
+        let shape = match entry.mask {
+            Mask::Full => shape(1, 1, rows / 2 + 3).with_kv_sequence(keys(steps) + rest),
+            _ => shape(1, 1, keys(steps) + rest),
+        };
+        let peaks = Case::new(contiguous(shape, entry)?, Values::Peaks(step));
+        let large = Case::of(apart(shape, entry)?, Distribution::LargeLogits);
+        cases.extend([peaks, large].map(|case| Case { multiprocessors, ..case }));
     }
     Ok(cases)
 }

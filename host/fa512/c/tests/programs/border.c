@@ -46,7 +46,7 @@ int main(void) {
     char text[8];
     int32_t status;
 
-    EXPECT(sizeof(fa512_problem) == 216);
+    EXPECT(sizeof(fa512_problem) == 224);
     EXPECT(fa512_abi_version() == FA512_ABI_VERSION);
     EXPECT(strcmp(fa512_error_name(FA512_OK), "FA512_OK") == 0);
     EXPECT(strcmp(fa512_error_name(FA512_ERROR_MEMORY), "FA512_ERROR_MEMORY") == 0);
