@@ -148,7 +148,7 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// The number of [parts](crate::parts) in which kernels of `class`, which leave them, are predicted to be fastest, with the predicted
+    /// The number of [parts] in which kernels of `class`, which leave them, are predicted to be fastest, with the predicted
     /// time, µs.
     pub fn in_fastest_parts(&self, class: &KernelClass, problem: &Problem, multiprocessors: u32) -> Option<(u32, f64)> {
         let predict = |parts| self.predict_class(class, problem, multiprocessors, parts);
@@ -164,7 +164,7 @@ impl<'a> Costs<'a> {
         Some(fastest)
     }
 
-    /// [`Self::predict`] for kernels of `class`, with items in `parts` [parts](crate::parts).
+    /// [`Self::predict`] for kernels of `class`, with items in `parts` [parts].
     pub fn predict_class(
         &self,
         class: &KernelClass,
@@ -204,13 +204,13 @@ pub struct Load {
     pub shared_steps: f64,
     /// 10⁶ bytes of Q, K, V, O and LSE.
     pub megabytes: f64,
-    /// 10⁶ bytes that [parts](crate::parts) leave for a second launch to combine.
+    /// 10⁶ bytes that [parts] leave for a second launch to combine.
     pub left_megabytes: f64,
 }
 
 impl Load {
     /// The load of a kernel of `class` for `problem` on `multiprocessors` multiprocessors, with `resident` blocks on each if the grid
-    /// does not determine it, and items in `own_parts` [parts](crate::parts).
+    /// does not determine it, and items in `own_parts` [parts].
     pub fn of(class: &KernelClass, problem: &Problem, multiprocessors: u32, resident: u32, own_parts: u32) -> Self {
         let shape = problem.shape();
         let resident = match class.grid {

@@ -6,14 +6,9 @@
 
 use crate::config::{MMA_M, MMA_N, Mask, WARP_SIZE};
 use crate::shape::Shape;
-use crate::tile::Sm80;
 
 /// Maximum parts of an item.
 pub const MOST_PARTS: u32 = 64;
-/// Minimum warps of a block: one for each [`COMBINED_COLUMNS`] of the widest tile.
-const FEWEST_WARPS: u32 = 4;
-/// Maximum columns of O of a warp, over all of its strips.
-const MOST_COLUMNS: u32 = 128;
 /// Columns that a warp combines at once.
 pub const COMBINED_COLUMNS: u32 = 32;
 /// Parts from which on the warps of a combining block share the parts of few columns, instead of the columns.
@@ -29,15 +24,6 @@ pub const fn strip_bytes(columns: u32) -> u32 {
 /// Strips of 16 rows of an item of `rows` rows.
 pub const fn strips(rows: u32) -> u32 {
     rows / MMA_M
-}
-
-/// Whether blocks of `tile` can leave parts: they have enough warps to combine them, which exchange what they have combined in shared memory,
-/// and O takes at most a fourth of a thread's registers. The kernels in which it takes more would spill; where there are few items, those
-/// of fewer rows are faster anyway.
-pub const fn can_be_left(tile: Sm80) -> bool {
-    tile.warps >= FEWEST_WARPS
-        && tile.m_tiles() as u32 * tile.columns <= MOST_COLUMNS
-        && tile.warps * strip_bytes(COMBINED_COLUMNS) <= tile.shared_bytes()
 }
 
 /// Minimum steps of a part. A row attends to the first keys of every part that has any of its keys, from which its shift is guessed:

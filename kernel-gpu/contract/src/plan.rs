@@ -131,7 +131,7 @@ impl<'a> Plan<'a> {
         self.blocks
     }
 
-    /// [Parts](crate::parts) of an item (y dimension of the grid).
+    /// [Parts](parts) of an item (y dimension of the grid).
     pub const fn parts(&self) -> u32 {
         self.parts
     }
@@ -203,12 +203,12 @@ impl<'a> Launch<'a> {
         self.grid[0].saturating_mul(self.grid[1])
     }
 
-    /// [Parts](crate::parts) of an item that it leaves; 1: items are computed whole.
+    /// [Parts](parts) of an item that it leaves; 1: items are computed whole.
     pub const fn parts(&self) -> u32 {
         self.grid[1]
     }
 
-    /// The launch that has to follow on the same stream, to combine the [parts](crate::parts) that this one leaves; `None` if it
+    /// The launch that has to follow on the same stream, to combine the [parts] that this one leaves; `None` if it
     /// leaves none. O and LSE are complete after it.
     pub fn combining(&self) -> Option<Self> {
         let ([items, parts], config) = (self.grid, self.variant.config);

@@ -105,7 +105,8 @@ pub struct NoVariant<'p, V> {
 }
 
 /// Plans the launch of the best of `variants`, given in order of preference, for `problem` on `gpu`: by `costs`, else by the `tuned`
-/// rows among the variants with the narrowest tiles. The plan may need a workspace if one is provided.
+/// rows among the variants with the narrowest tiles. The plan may need a workspace if one is provided and no kernel with clusters computes
+/// the problem.
 ///
 /// # Errors
 /// [`NoVariant`] when none computes the problem there.
@@ -124,6 +125,12 @@ where
     // A simpler mask is faster, and so are fewer tiles.
     let simplified = &problem.simplified().with_groups_as_rows();
     // Wider tiles may be faster for a few short rows, so predicted times are compared across tile widths.
+    // Kernels with clusters split keys without a workspace, and predictions are not precise enough to compare both.
+    let has_clusters = |variant: Variant<'_>| variant.config.uses_tensor_maps() && computes(&variant, simplified, gpu);
+    let workspace = match workspace {
+        Workspace::Provided if !variants.clone().any(has_clusters) => Workspace::Provided,
+        _ => Workspace::None,
+    };
     if let Some(choice) = choose_by_cost(variants.clone(), costs, simplified, gpu, workspace) {
         return Ok(choice.with(workspace, costs, gpu));
     }

@@ -139,13 +139,19 @@ fn measured(map: &Map) -> Result<Vec<Measured>> {
             let (name, us) = (outcome.kernel.as_deref()?, outcome.median_us()?);
             Some(KernelTime { class: class(name)?, parts: outcome.parts, us })
         });
-        let problem = case.problem()?;
+        let problem = own_form(&case.problem()?);
         let times: Vec<_> = times.collect();
         if !times.is_empty() {
             points.push(Measured { problem, times });
         }
     }
     Ok(points)
+}
+
+/// `problem` in the form in which its kernels compute it.
+fn own_form(problem: &Problem) -> Problem {
+    let simplified = problem.simplified();
+    if simplified.mask() == Mask::Full { simplified.with_groups_as_rows() } else { simplified }
 }
 
 /// The constants of every class, those with most times first; the prior of later ones is derived from them.

@@ -347,4 +347,10 @@ fn a_workspace_is_used_where_it_is_provided_and_worth_it() {
     assert!(choose(few_queries, Workspace::Provided) > 0);
     assert_eq!(choose(few_queries, Workspace::None), 0);
     assert_eq!(choose(Shape::new(32, 8, 512), Workspace::Provided), 0, "there are enough items");
+    let problem = Problem::new(few_queries, Mask::Full, Layout::Bhsd).unwrap();
+    let hopper = gpu("NVIDIA H100 80GB HBM3", 90);
+    let all = VARIANTS.iter().copied();
+    let choice = super::choose(all, SHIPPED, None.into_iter(), &problem, &hopper, Workspace::Provided);
+    let plan = choice.unwrap_or_else(|none| panic!("{none}")).plan;
+    assert_eq!((plan.variant().family(), plan.workspace_bytes()), (Family::Sm90a, 0), "clusters need none");
 }

@@ -6,10 +6,14 @@ use super::block::{
 use super::{Epilogue, Keys, Queries, Rejection, Rescale};
 use crate::architecture::{ArchitectureLimits, REGISTERS_PER_THREAD};
 use crate::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, Sequence};
-use crate::parts;
+use crate::parts::{COMBINED_COLUMNS, strip_bytes};
 
 /// Exponentials of a lane for 16 rows and 16 keys, of which [`Sm80::fma_exponentials`] is a part.
 pub const EXPONENTIALS: u32 = 8;
+/// Minimum warps of a block that leaves parts: one for each [`COMBINED_COLUMNS`] of the widest tile.
+const FEWEST_WARPS_OF_PARTS: u32 = 4;
+/// Maximum columns of O of one of its warps, over all strips.
+const MOST_COLUMNS_OF_PARTS: u32 = 128;
 /// Maximum number of unrolled 16-key steps.
 const LONGEST_UNROLL: u32 = 8;
 
@@ -122,6 +126,15 @@ impl Sm80 {
         accumulator_registers(self.columns, fragments, strips, MMA_K / MMA_N + 1)
     }
 
+    /// Whether its blocks can leave [parts](crate::parts): they have enough warps to combine them, which exchange what they have combined in
+    /// shared memory, and O takes at most a fourth of a thread's registers. The kernels in which it takes more would spill; where there are
+    /// few items, those of fewer rows are faster anyway.
+    const fn can_leave_parts(self) -> bool {
+        self.warps >= FEWEST_WARPS_OF_PARTS
+            && self.m_tiles() as u32 * self.columns <= MOST_COLUMNS_OF_PARTS
+            && self.warps * strip_bytes(COMBINED_COLUMNS) <= self.shared_bytes()
+    }
+
     /// Checks everything that does not depend on the sequence.
     #[inline]
     pub const fn check_tile(self, limits: ArchitectureLimits) -> Result<(), Rejection> {
@@ -160,7 +173,7 @@ impl Sm80 {
         if self.exchanged_bytes() > self.shared_bytes() - self.block_m * row_bytes(self.columns) {
             return Err(Rejection::KeyGroups);
         }
-        if matches!(self.keys, Keys::InParts) && !parts::can_be_left(self) {
+        if matches!(self.keys, Keys::InParts) && !self.can_leave_parts() {
             return Err(Rejection::Parts);
         }
         self.block().check_shared_memory(limits)

@@ -8,11 +8,9 @@
 //! ```
 
 use super::kernel::Sm80Kernel;
-use super::parts;
-use crate::device::attention::block::Block;
 use crate::device::attention::head_dim::{Fragments, HeadDim};
 use crate::device::attention::softmax::{RunningSoftmax, finite_or_zero};
-use crate::device::attention::{Lane, Output, OutputStrip, ROWS_PER_LANE, Tile};
+use crate::device::attention::{Lane, Output, OutputStrip, ROWS_PER_LANE};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, memory, sync};
 use crate::device::unrolled;
@@ -47,20 +45,19 @@ const fn strip_bytes<K: Sm80Kernel>() -> u32 {
     (K::HeadDim::N_TILES as u32 + 1) * FRAGMENT_BYTES
 }
 
-/// Combines all groups' parts of a warp's rows; the first group stores them ([`parts::store`]), the others pass theirs through `stages`.
+/// Combines all groups' parts of a warp's rows. Those of the first group give them to `store`, the others pass theirs through `stages`.
 ///
 /// # Safety
-/// All threads of the block call this together, each warp for its rows from `warp_row` on. `stages` has
-/// [`Sm80::exchanged_bytes`](contract::tile::Sm80::exchanged_bytes) that nothing else uses; otherwise as for
-/// [`parts::store`].
+/// All threads of the block call this together, each warp for its rows. `stages` has
+/// [`Sm80::exchanged_bytes`](contract::tile::Sm80::exchanged_bytes) that nothing else uses.
 #[inline(always)]
-pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
+pub unsafe fn combine<K: Sm80Kernel, const M_TILES: usize>(
     mut output: Output<K, M_TILES>,
     mut softmax: RunningSoftmax<M_TILES>,
-    (tile, stages): (Tile<K, BLOCK_M>, u32),
-    (group, warp_row): (Group, u32),
-    block: &Block<'_, K>,
+    stages: u32,
+    group: Group,
     lane: Lane,
+    store: impl FnOnce(Output<K, M_TILES>, &RunningSoftmax<M_TILES>),
 ) {
     let warps = const { K::TILE.warps_of_group() };
     let place = |number: u32| {
@@ -79,7 +76,7 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
                 add::<K, M_TILES>(&mut output, &mut softmax, place(number));
                 number += 1;
             }
-            parts::store(output, &softmax, tile, warp_row, block, lane);
+            store(output, &softmax);
         }
     }
 }
