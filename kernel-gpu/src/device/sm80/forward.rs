@@ -141,9 +141,7 @@ pub fn forward<
         let tile = pipeline.queries();
         match K::GROUPS {
             1 => parts::store(output, &softmax, tile, warp_row, &block, lane),
-            _ => key_groups::combine(output, softmax, pipeline.stages(), group, lane, |output, softmax| {
-                parts::store(output, softmax, tile, warp_row, &block, lane);
-            }),
+            _ => key_groups::store(output, softmax, (tile, pipeline.stages()), (group, warp_row), &block, lane),
         }
     };
 }

@@ -3,9 +3,10 @@
 //! shared memory in `STAGES` stages of `BLOCK_N` keys.
 //!
 //! [`products`] has the matrix products of a warp, [`pipeline`] the copies of tiles to shared memory and their
-//! synchronisation, [`forward()`] the main loop of a warp, [`key_groups`] the combination of several warp groups,
-//! [`parts`] that of several blocks.
+//! synchronisation, [`forward()`] the main loop of a warp, [`key_groups`] several warp groups that share keys,
+//! [`parts`] several blocks that do, [`combination`] what both combine their results by.
 
+mod combination;
 mod forward;
 mod kernel;
 mod key_groups;

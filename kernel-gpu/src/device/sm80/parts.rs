@@ -1,8 +1,8 @@
 //! Parts of the keys of a work item ([`contract::parts`]): which part a block attends to, what it leaves in memory, and the launch that
-//! combines the parts, by the equations of [`key_groups`](super::key_groups).
+//! combines the parts, by the equations of [`combination`](super::combination).
 
+use super::combination::{self, FRAGMENT_BYTES};
 use super::kernel::Sm80Kernel;
-use super::key_groups::{self, FRAGMENT_BYTES};
 use crate::device::attention::block::Block;
 use crate::device::attention::softmax::RunningSoftmax;
 use crate::device::attention::{Lane, Output, ROWS_PER_LANE, Tile, epilogue};
@@ -106,7 +106,7 @@ unsafe fn leave<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
         if block.first_row() + row < block.length() {
             let place = place::<K, BLOCK_M>(block.args, part, row, lane);
             // SAFETY: the workspace has a place for every strip of every part; it is this lane's.
-            unsafe { key_groups::leave_strip::<K>(&output[m], (softmax.shift[m], softmax.sum[m]), |offset, value| {
+            unsafe { combination::leave_strip::<K>(&output[m], (softmax.shift[m], softmax.sum[m]), |offset, value| {
                 memory::store_global_four(place + offset as u64, value);
             }) };
         }
@@ -141,9 +141,9 @@ impl Combined {
     #[inline(always)]
     fn add(&mut self, part: &Left) {
         let [a, b, c, d] = part.softmax;
-        let weights = key_groups::add_softmax((&mut self.shift, &mut self.sum), ([a, b], [c, d]));
+        let weights = combination::add_softmax((&mut self.shift, &mut self.sum), ([a, b], [c, d]));
         unrolled!(at most 4; for n in COMBINED_TILES => {
-            key_groups::add_fragment(&mut self.output[n], part.output[n], weights);
+            combination::add_fragment(&mut self.output[n], part.output[n], weights);
         });
     }
 }
