@@ -93,8 +93,8 @@ pub fn forward<T: Number>(
     forward_with_options(problem, q, k, v, o, lse, stream, Options::default())
 }
 
-/// [`forward`] with other options. A workspace, if one is used ([`Plan::with_workspace`]), is allocated on the stream. The driver is not asked about pointers: the slice type already guarantees device
-/// memory of the slice's length.
+/// [`forward`] with other options. The driver is not asked about pointers: the slice type already guarantees device
+/// memory of the slice's length. A workspace, if one is of use ([`Plan::with_workspace`]), is allocated on the stream.
 ///
 /// # Errors
 /// As for [`forward`].

@@ -13,12 +13,13 @@ pub const MOST_PARTS: u32 = 64;
 pub const COMBINED_COLUMNS: u32 = 32;
 /// Parts from which on the warps of a combining block share the parts of few columns, instead of the columns.
 const MANY_PARTS: u32 = 8;
-/// Bytes that a lane leaves for a fragment of 16 rows and 8 columns.
-const FRAGMENT_BYTES: u32 = 4 * size_of::<f32>() as u32;
+/// Bytes that a warp leaves for a fragment of 16 rows and 8 columns: neighbouring lanes have neighbouring chunks, which lie in different
+/// banks of shared memory.
+pub const FRAGMENT_BYTES: u32 = WARP_SIZE * 4 * size_of::<f32>() as u32;
 
 /// Bytes that a part leaves for 16 rows: a fragment of shifts and sums, and O.
 pub const fn strip_bytes(columns: u32) -> u32 {
-    (columns / MMA_N + 1) * WARP_SIZE * FRAGMENT_BYTES
+    (columns / MMA_N + 1) * FRAGMENT_BYTES
 }
 
 /// Strips of 16 rows of an item of `rows` rows.

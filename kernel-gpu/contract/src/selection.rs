@@ -124,16 +124,21 @@ where
 {
     // A simpler mask is faster, and so are fewer tiles.
     let simplified = &problem.simplified().with_groups_as_rows();
-    // Wider tiles may be faster for a few short rows, so predicted times are compared across tile widths.
     // Kernels with clusters split keys without a workspace, and predictions are not precise enough to compare both.
     let has_clusters = |variant: Variant<'_>| variant.config.uses_tensor_maps() && computes(&variant, simplified, gpu);
     let workspace = match workspace {
         Workspace::Provided if !variants.clone().any(has_clusters) => Workspace::Provided,
         _ => Workspace::None,
     };
+    // Wider tiles may be faster for a few short rows, so predicted times are compared across tile widths.
     if let Some(choice) = choose_by_cost(variants.clone(), costs, simplified, gpu, workspace) {
-        return Ok(choice.with(workspace, costs, gpu));
+        let plan = match workspace {
+            Workspace::None => choice.plan,
+            Workspace::Provided => choice.plan.with_workspace(costs, gpu),
+        };
+        return Ok(Choice { plan, ..choice });
     }
+    // Without predictions, nothing says in how many parts an item would be faster.
     let choice = narrowest_columns(variants.clone(), simplified, gpu).and_then(|columns| {
         let are_narrowest = |variant: &Variant<'_>| variant.config.columns() == columns;
         let names_narrowest = |row: &Row<'_>| {
@@ -142,17 +147,7 @@ where
         };
         choose_among(variants.clone().filter(are_narrowest), tuned.filter(names_narrowest), simplified, gpu)
     });
-    choice.map(|choice| choice.with(workspace, costs, gpu)).ok_or(NoVariant { variants, problem, gpu: *gpu })
-}
-
-impl Choice<'_> {
-    /// The choice with the plan for callers with or without a workspace.
-    fn with(self, workspace: Workspace, costs: &[Costs<'_>], gpu: &Gpu<'_>) -> Self {
-        match workspace {
-            Workspace::None => self,
-            Workspace::Provided => Self { plan: self.plan.with_workspace(costs, gpu), ..self },
-        }
-    }
+    choice.ok_or(NoVariant { variants, problem, gpu: *gpu })
 }
 
 /// Whether `variant` computes `problem` on `gpu`.

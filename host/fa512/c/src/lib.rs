@@ -113,9 +113,7 @@ pub unsafe extern "C" fn fa512_warm_up(problems: *const RawProblem, count: usize
             let next = unsafe { problems.cast::<u8>().add(index * size) };
             // SAFETY: `next` points to a problem of the array.
             if let Some(Call { problem, .. }) = unsafe { problem::read(next.cast()) }? {
-                let gpu = Gpu::current()?;
-                Plan::new(&problem, &gpu)?.warm_up()?;
-                Plan::with_workspace(&problem, &gpu)?.warm_up()?;
+                attention::warm_up(&[problem])?;
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 use contract::tile::Grid;
 use contract::view::Layout;
 use ptx_sim::FindingClass;
-use workshop::executor::{DeviceChoice, open, sim};
+use workshop::executor::sim::{self, SimExecutor};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::problem;
@@ -52,12 +52,19 @@ fn alone(entry: &str, module: &PtxModule) -> PtxModule {
 }
 
 /// The finding classes when `entry` runs without some lines of its PTX.
-fn findings_without(left_out: &[usize], entry: &Entry, module: &PtxModule, inputs: &Inputs) -> Vec<FindingClass> {
+fn findings_without(
+    left_out: &[usize],
+    entry: &Entry,
+    module: &PtxModule,
+    inputs: &Inputs,
+    multiprocessors: u32,
+) -> Vec<FindingClass> {
     let kept = module.text.lines().enumerate().map(|(number, text)| if left_out.contains(&number) { "" } else { text });
     let text = kept.collect::<Vec<_>>().join("\n");
     let module = PtxModule { file: module.file.clone(), text: text.into() };
-    let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;
-    let mut forward = Forward::prepare(executor.as_mut(), &module, entry, inputs, true).unwrap();
+    let options = SimExecutor::default_options();
+    let mut executor = SimExecutor::with_multiprocessors(sim::DEFAULT_ARCHITECTURE, multiprocessors, options).unwrap();
+    let mut forward = Forward::prepare(&mut executor, &module, entry, inputs, true).unwrap();
     forward.execute().unwrap().execution.findings.iter().map(|finding| finding.class).collect()
 }
 
@@ -92,30 +99,39 @@ fn inputs(entry: &Entry) -> [Inputs; 2] {
     }
 }
 
+/// Multiprocessors on which a single item is computed in parts.
+const MANY_MULTIPROCESSORS: u32 = 64;
+
+/// Inputs that are computed in parts there, if `entry` leaves any.
+fn in_parts(entry: &Entry) -> Option<Inputs> {
+    let keys = 12 * entry.config.block_n() + 2;
+    let rows = if entry.mask == Mask::Full { 20 } else { keys };
+    let shape = Shape::new(1, 1, rows).with_kv_sequence(keys).with_head_dim(entry.config.columns());
+    entry
+        .leaves_parts
+        .then(|| Inputs::generate(problem(entry, shape, Layout::Bhsd).unwrap(), Distribution::Normal, 1).unwrap())
+}
+
 #[test]
 fn a_kernel_without_one_of_its_barriers_has_a_race() {
     // Of one element type and one width: the others have the same barriers.
     let is_usual = |entry: &Entry| (entry.element, entry.config.columns()) == (Element::F16, DEFAULT_HEAD_DIM);
     for (entry, module) in ptx().entries().filter(|(entry, _)| is_usual(entry)) {
-        let (inputs, module) = (inputs(entry), &alone(&entry.name, module));
+        let mut inputs: Vec<_> = inputs(entry).map(|inputs| (inputs, sim::MULTIPROCESSORS)).into();
+        inputs.extend(in_parts(entry).map(|inputs| (inputs, MANY_MULTIPROCESSORS)));
+        let module = &alone(&entry.name, module);
         let barriers = barriers(&module.text, &entry.name);
         let line_of = |line: usize| module.text.lines().nth(line).unwrap_or_default().trim();
         // Blocks that split keys have the rest of theirs with their cluster.
         let fewest = if entry.config.grid() == Grid::SplitKeys { 1 } else { 2 };
         assert!(barriers.len() >= fewest, "{} has the barriers {barriers:?}", entry.name);
-        let has_race = |line: &usize| {
-            let shows_race = |inputs| findings_without(&[*line], entry, module, inputs).contains(&FindingClass::Race);
-            inputs.iter().any(shows_race)
-        };
-        let without_race: Vec<usize> = barriers.into_iter().filter(|line| !has_race(line)).collect();
-        let what = without_race.iter().map(|&line| format!("`{}` in line {}", line_of(line), line + 1));
-        // That of the launch that combines parts, which these inputs do not have.
-        assert!(
-            without_race.len() == usize::from(entry.leaves_parts),
-            "{} alone has no race without {:?}",
-            entry.name,
-            what.collect::<Vec<_>>()
-        );
+        for line in barriers {
+            let shows_race = |(inputs, multiprocessors): &(Inputs, u32)| {
+                findings_without(&[line], entry, module, inputs, *multiprocessors).contains(&FindingClass::Race)
+            };
+            let what = format!("{} alone without `{}` in line {}", entry.name, line_of(line), line + 1);
+            assert!(inputs.iter().any(shows_race), "{what} has no race");
+        }
     }
 }
 
@@ -134,7 +150,7 @@ fn blocks_that_do_not_wait_for_the_others_of_their_cluster_are_found() {
         let [inputs, _] = inputs(entry);
         for (barrier, class) in [FindingClass::Race, FindingClass::BlockLifetime].into_iter().enumerate() {
             let left_out: Vec<usize> = barriers.chunks(2).skip(barrier).step_by(2).flatten().copied().collect();
-            let found = findings_without(&left_out, entry, module, &inputs);
+            let found = findings_without(&left_out, entry, module, &inputs, sim::MULTIPROCESSORS);
             assert!(found.contains(&class), "{} without barrier {barrier} of its cluster: {found:?}", entry.name);
         }
     }

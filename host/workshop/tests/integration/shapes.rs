@@ -75,8 +75,8 @@ fn parts_of(entry: &Entry, problem: &Problem, multiprocessors: u32) -> u32 {
 /// Parts of all columns in one block, and of few columns in each; tiles with strips beyond the last row, and several tiles.
 #[test]
 fn keys_of_few_rows_are_split_in_parts() {
-    const MULTIPROCESSORS: u32 = 24;
-    for (heads, sequence, kv_sequence, mask) in [(2, 37, 900, Mask::Full), (1, 1100, 1100, Mask::Causal)] {
+    const MULTIPROCESSORS: u32 = 132;
+    for (heads, sequence, kv_sequence, mask) in [(2, 37, 900, Mask::Full), (1, 1040, 1040, Mask::Causal)] {
         for (element, distribution) in
             Element::ALL.into_iter().zip([Distribution::LargeLogits, Distribution::NonFiniteValues])
         {

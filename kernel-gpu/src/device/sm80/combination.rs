@@ -12,10 +12,7 @@ use crate::device::attention::{OutputStrip, ROWS_PER_LANE};
 use crate::device::ptx::math;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::unrolled;
-use contract::config::WARP_SIZE;
-
-/// Bytes of a warp's fragment: neighbouring lanes have neighbouring chunks, which lie in different banks.
-pub const FRAGMENT_BYTES: u32 = WARP_SIZE * size_of::<FragmentC>() as u32;
+use contract::parts::FRAGMENT_BYTES;
 
 /// Gives the softmax state of a strip and its O to `store`, in fragments, with the offset of each.
 #[inline(always)]

@@ -2,6 +2,7 @@
 
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
+use contract::parts::strip_bytes;
 use contract::tile::{Keys, Queries, Sm80};
 
 /// A kernel of this family.
@@ -14,6 +15,8 @@ pub trait Sm80Kernel: Kernel {
     const ALL_KEYS: bool = Self::Mask::ALL_KEYS;
     /// Whether blocks leave parts of an item if they are asked to ([`contract::parts`]).
     const LEAVES_PARTS: bool = matches!(Self::TILE.keys, Keys::InParts);
+    /// Bytes that a group of warps or a part passes on for 16 rows: a fragment of shifts and sums, and O.
+    const STRIP_BYTES: u32 = strip_bytes(Self::TILE.columns);
     /// Number of unrolled 16-key steps.
     const UNROLL: usize = Self::TILE.unrolled() as usize;
     /// How many of every [`EXPONENTIALS`](contract::tile::sm80::EXPONENTIALS) are computed on the FMA pipe.

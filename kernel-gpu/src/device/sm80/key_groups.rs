@@ -2,7 +2,7 @@
 //!
 //! With one group, a block of few rows would have only one warp per 16 of them and leave most of the multiprocessor idle.
 
-use super::combination::{FRAGMENT_BYTES, add_fragment, add_softmax, leave_strip};
+use super::combination::{add_fragment, add_softmax, leave_strip};
 use super::kernel::Sm80Kernel;
 use super::parts;
 use crate::device::attention::block::Block;
@@ -12,6 +12,7 @@ use crate::device::attention::{Lane, Output, Tile};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{memory, sync};
 use crate::device::unrolled;
+use contract::parts::FRAGMENT_BYTES;
 
 /// The position of a warp.
 #[derive(Clone, Copy)]
@@ -34,11 +35,6 @@ impl Group {
     }
 }
 
-/// Bytes that a group passes on for 16 rows: a fragment of shifts and sums, and O.
-const fn strip_bytes<K: Sm80Kernel>() -> u32 {
-    (K::HeadDim::N_TILES as u32 + 1) * FRAGMENT_BYTES
-}
-
 /// Combines all groups' parts of a warp's rows; the first group stores them ([`parts::store`]), the others pass theirs through `stages`.
 ///
 /// # Safety
@@ -57,7 +53,7 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     let warps = const { K::TILE.warps_of_group() };
     let place = |number: u32| {
         let strip = ((number - 1) * warps + group.warp) * M_TILES as u32;
-        stages + strip * strip_bytes::<K>() + lane.index * size_of::<FragmentC>() as u32
+        stages + strip * K::STRIP_BYTES + lane.index * size_of::<FragmentC>() as u32
     };
     // SAFETY: all threads are here. Each warp writes to its own place, which is read after the barrier.
     unsafe {
@@ -87,7 +83,7 @@ unsafe fn leave<K: Sm80Kernel, const M_TILES: usize>(
     place: u32,
 ) {
     unrolled!(at most 4; for m in M_TILES => {
-        let place = place + m as u32 * strip_bytes::<K>();
+        let place = place + m as u32 * K::STRIP_BYTES;
         leave_strip::<K>(&output[m], (softmax.shift[m], softmax.sum[m]), |offset, fragment| {
             // SAFETY: the lane's own chunks.
             unsafe { memory::store_shared_four(place + offset, fragment) };
@@ -106,7 +102,7 @@ unsafe fn add<K: Sm80Kernel, const M_TILES: usize>(
     place: u32,
 ) {
     unrolled!(at most 4; for m in M_TILES => {
-        let place = place + m as u32 * strip_bytes::<K>();
+        let place = place + m as u32 * K::STRIP_BYTES;
         // SAFETY: the chunk was written for this lane.
         let [a, b, c, d] = unsafe { memory::load_shared_four(place) };
         let weights = add_softmax((&mut softmax.shift[m], &mut softmax.sum[m]), ([a, b], [c, d]));

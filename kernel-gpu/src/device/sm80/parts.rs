@@ -1,7 +1,7 @@
 //! Parts of the keys of a work item ([`contract::parts`]): which part a block attends to, what it leaves in memory, and the launch that
 //! combines the parts, by the equations of [`combination`](super::combination).
 
-use super::combination::{self, FRAGMENT_BYTES};
+use super::combination;
 use super::kernel::Sm80Kernel;
 use crate::device::attention::block::Block;
 use crate::device::attention::softmax::RunningSoftmax;
@@ -13,7 +13,7 @@ use crate::device::ptx::{memory, sync};
 use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::{MMA_M, MMA_N, WARP_SIZE};
-use contract::parts::{COMBINED_COLUMNS, column_groups_of_a_block, fewest_steps, strip_bytes, strips};
+use contract::parts::{COMBINED_COLUMNS, FRAGMENT_BYTES, column_groups_of_a_block, fewest_steps, strip_bytes, strips};
 use contract::split_keys::part_begin;
 use core::num::NonZeroU32;
 
@@ -83,9 +83,7 @@ fn place<K: Sm80Kernel, const BLOCK_M: u32>(
 ) -> u64 {
     let number = (thread::block_idx_x() as u64 * parts as u64 + part as u64) * const { strips(BLOCK_M) as u64 };
     let strip = number + (row / MMA_M) as u64;
-    args.part_results
-        + strip * const { strip_bytes(K::TILE.columns) as u64 }
-        + (lane.index * size_of::<FragmentC>() as u32) as u64
+    args.part_results + strip * const { K::STRIP_BYTES as u64 } + (lane.index * size_of::<FragmentC>() as u32) as u64
 }
 
 /// Leaves O and the softmax state of a warp's rows.

@@ -178,20 +178,22 @@ fn split_keys(entry: &Entry) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// What an entry that leaves parts is tried on beyond the others: few of them, and so many that warps share them, each of which has the
-/// largest score of some rows; a part with a few keys, and strips without rows.
+/// What an entry that leaves parts is tried on beyond the others: few of them, and under the full mask so many that warps share them, each
+/// of which has the largest score of some rows; a part with a few keys, and strips without rows.
 fn parts(entry: &Entry) -> Result<Vec<Case>> {
     let (rows, step) = (entry.config.block_m(), entry.config.block_n());
-    let keys = |steps: u32| steps * step;
+    let few_rows = |keys| shape(1, 1, rows / 2 + 3).with_kv_sequence(keys);
+    let shapes = match entry.mask {
+        Mask::Full => vec![(few_rows(13 * step + 2), 2), (few_rows(26 * step + step / 2), 16)],
+        _ => vec![(shape(1, 1, 12 * step + 2), 1000)],
+    };
     let mut cases = Vec::new();
-    for (steps, rest, multiprocessors) in [(13, 2, 2), (26, step / 2, 16)] {
-        let shape = match entry.mask {
-            Mask::Full => shape(1, 1, rows / 2 + 3).with_kv_sequence(keys(steps) + rest),
-            _ => shape(1, 1, keys(steps) + rest),
-        };
+    for (shape, multiprocessors) in shapes {
         let peaks = Case::new(contiguous(shape, entry)?, Values::Peaks(step));
         let large = Case::of(apart(shape, entry)?, Distribution::LargeLogits);
-        cases.extend([peaks, large].map(|case| Case { multiprocessors, ..case }));
+        // Shifts beside which that of a part without keys would be the largest.
+        let low = Case::new(contiguous(shape, entry)?, Values::LowScores);
+        cases.extend([peaks, large, low].map(|case| Case { multiprocessors, ..case }));
     }
     Ok(cases)
 }
@@ -428,4 +430,27 @@ fn apart(shape: Shape, entry: &Entry) -> Result<Problem> {
     };
     let [q, k, v, o] = [(Tensor::Q, 8), (Tensor::K, 16), (Tensor::V, 24), (Tensor::O, 32)].map(|(t, gap)| view(t, gap));
     Ok(contiguous(shape, entry)?.with_views(Views { q, k, v, o })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::cost::SHIPPED;
+    use contract::gpu::Gpu;
+    use contract::plan::Plan;
+    use contract::variants::VARIANTS;
+
+    #[test]
+    fn parts_are_left_in_the_cases_for_them() {
+        for variant in VARIANTS.iter().filter(|variant| variant.leaves_parts) {
+            let in_parts = |case: &Case| {
+                let Case { problem, multiprocessors, .. } = *case;
+                let gpu = Gpu { name: "", architecture: 90, multiprocessors, shared_bytes_per_block: 227 << 10 };
+                Plan::new(&problem, *variant, &gpu).unwrap().with_workspace(SHIPPED, &gpu).parts()
+            };
+            let parts: Vec<u32> = parts(&Entry::from(variant)).unwrap().iter().map(in_parts).collect();
+            assert!(parts.iter().all(|&parts| parts > 1), "{}: {parts:?}", variant.entry);
+            assert!(variant.mask != Mask::Full || parts.iter().any(|&parts| parts > 8), "{}: {parts:?}", variant.entry);
+        }
+    }
 }
