@@ -1,7 +1,7 @@
 //! Tiles of the sm_90a kernels that load through tensor maps.
 
 use super::block::{
-    Block, accumulator_registers, allocated, check_columns, check_sequence, minimum, threads, tile_bytes,
+    Block, accumulator_registers, allocated, check_columns, check_sequence, minimum, row_bytes, threads, tile_bytes,
 };
 use super::{Epilogue, Grid, Overlap, RESCALE_ON_OVERFLOW, Rejection};
 use crate::architecture::{ArchitectureLimits, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
@@ -17,6 +17,9 @@ pub const STRIP_TILE_BYTES: u32 = 32;
 pub const ITEMS_AHEAD: u32 = 2;
 /// Bytes of what is said of one: in one half its head and tile, in the other its keys.
 pub const ITEM_BYTES: u32 = 32;
+/// Alignment of the ones that sum P: the widest swizzle permutes chunks of this many bytes, so that it does not matter where in its
+/// pattern they begin.
+pub const ONES_ALIGNMENT: u32 = 128;
 /// Bytes of an mbarrier.
 pub const MBARRIER_BYTES: u32 = 8;
 /// Minimum register count of `setmaxnreg`.
@@ -119,17 +122,23 @@ impl Sm90Tma {
     }
 
     /// Dynamic shared memory of a block, bytes: its tiles, the row statistics that the warps that compute O pass to those that
-    /// store LSE, its mbarriers, and the descriptions of its strips and of the items ahead.
+    /// store LSE, its mbarriers, the descriptions of its strips and of the items ahead, and the ones that sum P.
     pub const fn shared_bytes(self) -> u32 {
         let statistics = self.query_rows().saturating_mul(ROW_STATISTICS_BYTES);
         let mbarriers = self.mbarriers().saturating_mul(MBARRIER_BYTES);
         let strip_tiles = (self.query_rows() / TENSOR_MAP_ROWS).saturating_mul(STRIP_TILE_BYTES);
         let tiles = tile_bytes(self.columns, self.query_rows(), self.stages, Self::BLOCK_N);
-        tiles
+        let without_ones = tiles
             .saturating_add(statistics)
             .saturating_add(mbarriers)
             .saturating_add(strip_tiles)
-            .saturating_add(ITEMS_AHEAD * ITEM_BYTES)
+            .saturating_add(ITEMS_AHEAD * ITEM_BYTES);
+        match self.ones_bytes() {
+            0 => without_ones,
+            ones => {
+                (without_ones.saturating_add(ONES_ALIGNMENT - 1) / ONES_ALIGNMENT * ONES_ALIGNMENT).saturating_add(ones)
+            }
+        }
     }
 
     /// Registers allocated per thread at launch: an equal share among `min_blocks` blocks.
@@ -157,6 +166,16 @@ impl Sm90Tma {
     pub const fn accumulator_registers(self) -> u32 {
         let score_tiles = Self::BLOCK_N / MMA_N * if self.overlaps_own_products() { 2 } else { 1 };
         accumulator_registers(self.columns, Self::BLOCK_N / MMA_K, 1, score_tiles)
+    }
+
+    /// Whether row sums are products of P with ones, beside those with V: for tiles of one panel, unless the softmax overlaps with them.
+    pub const fn sums_by_product(self) -> bool {
+        self.columns <= TENSOR_MAP_COLUMNS && !self.overlaps_own_products()
+    }
+
+    /// Bytes of these ones: as many rows as a product is deep, as wide as rows of V, since one descriptor covers both.
+    pub const fn ones_bytes(self) -> u32 {
+        if self.sums_by_product() { MMA_K * row_bytes(self.columns) } else { 0 }
     }
 
     /// Whether the softmax of a warpgroup overlaps with its own products.
@@ -287,12 +306,13 @@ mod tests {
     }
 
     #[test]
-    fn a_block_has_room_for_tiles_statistics_and_mbarriers() {
+    fn a_block_has_room_for_tiles_statistics_mbarriers_and_ones() {
         assert_eq!(HEAD.threads(), 20 * 32, "four warpgroups that compute and one that copies");
-        assert_eq!(
-            HEAD.shared_bytes(),
-            (512 + 2 * 8 * 64) * 128 + 512 * 8 + (8 + 2) * 32 + (3 * 8 + 2 * 8 + 2 * 2) * 8
-        );
+        let before_ones = (512 + 2 * 8 * 64) * 128 + 512 * 8 + (8 + 2) * 32 + (3 * 8 + 2 * 8 + 2 * 2) * 8;
+        let padding = ONES_ALIGNMENT - before_ones % ONES_ALIGNMENT;
+        assert_eq!(HEAD.shared_bytes(), before_ones + padding + 16 * 128, "ones for 16 keys, in rows like those of V");
+        let overlapping = Sm90Tma { overlap: Overlap::WithinStrip, ..HEAD };
+        assert_eq!(overlapping.shared_bytes(), before_ones, "its softmax adds");
         assert_eq!(Sm90Tma::new(4, 8).shared_bytes(), HEAD.shared_bytes(), "Q of the next item has a place too");
     }
 }

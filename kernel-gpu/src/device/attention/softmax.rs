@@ -84,7 +84,7 @@ pub fn row_maximum<const N_TILES: usize>(mut maximum: f32, strip: &[FragmentC; N
 
 /// p = 2^(c·s − shift) of the score s.
 #[inline(always)]
-fn probability(score: f32, scale_log2: f32, shift: f32) -> f32 {
+pub fn probability(score: f32, scale_log2: f32, shift: f32) -> f32 {
     math::exp2(math::fma(score, scale_log2, -shift))
 }
 

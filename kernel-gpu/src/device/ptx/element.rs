@@ -10,6 +10,12 @@ pub trait Element: shared_tile::Element + Copy + 'static {
     const TYPE: config::Element;
     /// A packed pair of ones.
     const ONES: u32;
+    /// Digits of the mantissa that are stored.
+    const MANTISSA_BITS: u32;
+    /// Up to 2 to the power of this, no probability overflows, nor does O in f32.
+    const LARGEST_EXPONENT: u32;
+    /// If a row has a probability of 2 to the power of minus this, others may underflow without consequence.
+    const SMALLEST_EXPONENT: u32;
     /// Up to this sum of a lane's probabilities in a step, no probability overflows, nor does O in f32.
     const LARGEST_SUM: f32;
     /// If the sum of a row's rounded probabilities is below this, none overflowed, nor did O in f32.
@@ -23,11 +29,19 @@ pub trait Element: shared_tile::Element + Copy + 'static {
 
     /// The two elements of a register, the lower half first.
     fn unpack(pair: u32) -> [f32; 2];
+
+    /// The larger elements of two pairs; NaN if one is.
+    #[cfg(feature = "sm_90a")]
+    fn larger(a: u32, b: u32) -> u32;
 }
 
 impl Element for F16 {
     const TYPE: config::Element = config::Element::F16;
     const ONES: u32 = 0x3c00_3c00;
+    const MANTISSA_BITS: u32 = 10;
+    // fp16 ends at 65504, and resolves 2⁻²⁴.
+    const LARGEST_EXPONENT: u32 = 14;
+    const SMALLEST_EXPONENT: u32 = 10;
     // fp16 ends at 65504.
     const LARGEST_SUM: f32 = 16_384.0;
     // A probability that overflows becomes infinite.
@@ -44,11 +58,21 @@ impl Element for F16 {
     fn unpack(pair: u32) -> [f32; 2] {
         math::unpack_f16(pair)
     }
+
+    #[cfg(feature = "sm_90a")]
+    #[inline(always)]
+    fn larger(a: u32, b: u32) -> u32 {
+        math::max_f16_pairs(a, b)
+    }
 }
 
 impl Element for Bf16 {
     const TYPE: config::Element = config::Element::Bf16;
     const ONES: u32 = 0x3f80_3f80;
+    const MANTISSA_BITS: u32 = 7;
+    // With V up to 2⁹⁰, O stays in the range of f32. bf16 resolves 2⁻¹²⁶.
+    const LARGEST_EXPONENT: u32 = 30;
+    const SMALLEST_EXPONENT: u32 = 30;
     // 2³⁰: with V up to 2⁹⁰, O stays in the range of f32.
     const LARGEST_SUM: f32 = (1u32 << 30) as f32;
     const SUM_LIMIT: f32 = 1e18;
@@ -64,5 +88,11 @@ impl Element for Bf16 {
     fn unpack(pair: u32) -> [f32; 2] {
         // A bf16 is the upper half of an f32.
         [f32::from_bits(pair << 16), f32::from_bits(pair & 0xffff_0000)]
+    }
+
+    #[cfg(feature = "sm_90a")]
+    #[inline(always)]
+    fn larger(a: u32, b: u32) -> u32 {
+        math::max_bf16_pairs(a, b)
     }
 }

@@ -80,6 +80,30 @@ pub fn max(a: f32, b: f32) -> f32 {
     c
 }
 
+/// `max.NaN.f16x2`: the larger elements of two pairs; NaN if one is.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub fn max_f16_pairs(a: u32, b: u32) -> u32 {
+    let c;
+    // SAFETY: registers only.
+    unsafe {
+        asm!("max.NaN.f16x2 {}, {}, {};", out(reg32) c, in(reg32) a, in(reg32) b, options(pure, nomem, nostack));
+    }
+    c
+}
+
+/// `max.NaN.bf16x2`: the larger elements of two pairs; NaN if one is.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub fn max_bf16_pairs(a: u32, b: u32) -> u32 {
+    let c;
+    // SAFETY: registers only.
+    unsafe {
+        asm!("max.NaN.bf16x2 {}, {}, {};", out(reg32) c, in(reg32) a, in(reg32) b, options(pure, nomem, nostack));
+    }
+    c
+}
+
 /// `min.f32`: the smaller; a number if one operand is NaN.
 #[inline(always)]
 pub fn min(a: f32, b: f32) -> f32 {

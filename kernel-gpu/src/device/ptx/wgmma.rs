@@ -106,6 +106,13 @@ impl<M: Major, L: OperandLayout> Descriptor<M, L> {
         Self { low: self.low + encoded(M::step_bytes::<L>(steps as u32)), ..self }
     }
 
+    /// The operand, of one panel, and as another panel the columns at `address`, which must lie behind it.
+    #[inline(always)]
+    pub fn with_panel(self, address: u32) -> WithPanel<M, L> {
+        let own = self.low & ADDRESS;
+        WithPanel { low: (own | encoded(address) << 16) - (own << 16), _operand: PhantomData }
+    }
+
     /// An operand of the same shape, `bytes` further on, with any major dimension. Opaque to the compiler, which would otherwise
     /// recompute the descriptors of all steps from scratch instead of by one addition.
     #[inline(always)]
@@ -114,6 +121,23 @@ impl<M: Major, L: OperandLayout> Descriptor<M, L> {
         // SAFETY: the assembly is only a comment.
         unsafe { asm!("// a descriptor: {}", inout(reg32) low, options(pure, nomem, nostack, preserves_flags)) };
         Descriptor { low, _operand: PhantomData }
+    }
+}
+
+/// Descriptor of an operand of one panel with one more panel elsewhere, which stays where it is for all steps along K.
+#[derive(Clone, Copy)]
+pub struct WithPanel<M, L> {
+    low: u32,
+    _operand: PhantomData<(M, L)>,
+}
+
+impl<M: Major, L: OperandLayout> WithPanel<M, L> {
+    /// The operand `steps` steps of 16 further along K; the other panel is that of the first step.
+    #[inline(always)]
+    pub fn step(self, steps: usize) -> Self {
+        let further = encoded(M::step_bytes::<L>(steps as u32));
+        // Does not leave either field: the other panel lies behind all steps.
+        Self { low: self.low.wrapping_add(further.wrapping_sub(further << 16)), ..self }
     }
 }
 
@@ -126,23 +150,35 @@ pub trait Operand: Copy {
     fn bits(self) -> u64;
 }
 
-impl<M: Major, L: OperandLayout> Operand for Descriptor<M, L> {
-    const TRANSPOSED: u32 = M::TRANSPOSED;
+/// Implements [`Operand`] for a descriptor.
+macro_rules! operand {
+    ($descriptor:ident) => {
+        impl<M: Major, L: OperandLayout> Operand for $descriptor<M, L> {
+            const TRANSPOSED: u32 = M::TRANSPOSED;
 
-    #[inline(always)]
-    fn bits(self) -> u64 {
-        let bits;
-        // SAFETY: registers only.
-        unsafe {
-            asm!(
-                "mov.b64 {}, {{{}, {}}};",
-                out(reg64) bits, in(reg32) self.low, const Self::STRIDE | Self::SWIZZLE,
-                options(pure, nomem, nostack)
-            );
+            #[inline(always)]
+            fn bits(self) -> u64 {
+                let bits;
+                // SAFETY: registers only.
+                unsafe {
+                    asm!(
+                        "mov.b64 {}, {{{}, {}}};",
+                        out(reg64) bits, in(reg32) self.low,
+                        const Descriptor::<M, L>::STRIDE | Descriptor::<M, L>::SWIZZLE,
+                        options(pure, nomem, nostack)
+                    );
+                }
+                bits
+            }
         }
-        bits
-    }
+    };
 }
+
+operand!(Descriptor);
+operand!(WithPanel);
+
+/// The address field of a descriptor.
+const ADDRESS: u32 = 0x3fff;
 
 /// An address or offset as encoded in a descriptor.
 const fn encoded(bytes: u32) -> u32 {
@@ -170,6 +206,18 @@ pub trait Accumulators: Sized {
     /// As for [`Accumulators::multiply_accumulate`]; `a` is not written between the fence and the wait;
     /// `accumulate` is uniform.
     unsafe fn multiply_fragment<E: Element, B: Operand>(&mut self, a: FragmentA, b: B, accumulate: bool);
+
+    /// [`Accumulators::multiply_fragment`] with a B that has 8 more columns, for which `more` has the accumulators.
+    ///
+    /// # Safety
+    /// As for [`Accumulators::multiply_fragment`], and for `more` as for `self`.
+    unsafe fn multiply_fragment_and<E: Element, B: Operand>(
+        &mut self,
+        more: &mut FragmentC,
+        a: FragmentA,
+        b: B,
+        accumulate: bool,
+    );
 }
 
 /// A `wgmma.mma_async` with `$columns` columns: `$mode` is how it uses the accumulators `$d`, `$a` the template of
@@ -218,9 +266,9 @@ macro_rules! four_more {
     };
 }
 
-/// Implements [`Accumulators`] for tiles of `$columns` columns, consisting of the fragments `$fragment…`.
+/// Implements [`Accumulators`] for tiles of `$columns` columns, consisting of the fragments `$fragment…`, which `$last` makes `$all`.
 macro_rules! tile {
-    ($columns:literal columns: $($fragment:literal)+) => {
+    ($columns:literal columns: $($fragment:literal)+; $all:literal: $last:literal) => {
         impl Accumulators for [FragmentC; $columns / 8] {
             #[inline(always)]
             unsafe fn multiply<E: Element, A: Operand, B: Operand>(a: A, b: B) -> Self {
@@ -246,15 +294,35 @@ macro_rules! tile {
                     "{{{}, {}, {}, {}}}" from reg32 a[0], reg32 a[1], reg32 a[2], reg32 a[3]; b, "" B; $($fragment)+
                 );
             }
+
+            #[inline(always)]
+            unsafe fn multiply_fragment_and<E: Element, B: Operand>(
+                &mut self,
+                more: &mut FragmentC,
+                a: FragmentA,
+                b: B,
+                accumulate: bool,
+            ) {
+                // Named one by one, the registers stay what they are.
+                let mut all = [$(self[$fragment],)+ *more];
+                let d = bits_of(&mut all);
+                multiply!(
+                    $all, inout d, scale-d accumulate,
+                    "{{{}, {}, {}, {}}}" from reg32 a[0], reg32 a[1], reg32 a[2], reg32 a[3]; b, "" B;
+                    $($fragment)+ $last
+                );
+                $(self[$fragment] = all[$fragment];)+
+                *more = all[$last];
+            }
         }
     };
 }
 
-tile!(8 columns: 0);
-tile!(32 columns: 0 1 2 3);
-tile!(64 columns: 0 1 2 3 4 5 6 7);
-tile!(96 columns: 0 1 2 3 4 5 6 7 8 9 10 11);
-tile!(128 columns: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+tile!(8 columns: 0; 16: 1);
+tile!(32 columns: 0 1 2 3; 40: 4);
+tile!(64 columns: 0 1 2 3 4 5 6 7; 72: 8);
+tile!(96 columns: 0 1 2 3 4 5 6 7 8 9 10 11; 104: 12);
+tile!(128 columns: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; 136: 16);
 
 /// Registers used by products: accumulators or fragments of A.
 pub trait Registers {

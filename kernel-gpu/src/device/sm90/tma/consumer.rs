@@ -6,9 +6,9 @@ use super::mapped::Mapped;
 use super::order::{Order, OrderedKernel, Step};
 use super::strip::Strip;
 use super::turns::Turns;
-use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::score_mod::ScoreMod;
+use crate::device::attention::{Lane, ROWS_PER_LANE};
 use crate::device::ptx::mbarrier;
 use contract::config::WARPGROUP_WARPS;
 
@@ -76,7 +76,10 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
                 step = next;
             }
             strip.take_masked(context, step, None, lane.again());
-            let normalisers = strip.complete(memory, step, lane.again());
+            let mut normalisers = [0.0; ROWS_PER_LANE];
+            if !K::COMPLETES_AFTER_OUTPUT {
+                normalisers = strip.complete(memory, step, lane.again());
+            }
             // After the very last step, unused scores are computed: from K, since O is replacing Q meanwhile.
             let next = K::Order::next_strip(context, step);
             if let Some(next) = next {
@@ -92,6 +95,9 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
             }
             strip.start_next_scores(next);
             strip.wait_for_output::<1>();
+            if K::COMPLETES_AFTER_OUTPUT {
+                normalisers = strip.complete(memory, step, lane.again());
+            }
             if !is_last {
                 K::Order::leave(context, step, lane);
             }

@@ -4,6 +4,7 @@ use super::mapped::Mapped;
 use crate::device::attention::head_dim::HeadDim;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
+use crate::device::attention::score_mod::ScoreMod;
 use crate::device::ptx::wgmma::{Accumulators, Registers};
 use contract::config::{HEAD_DIM, WARPGROUP_ROWS};
 use contract::longest_first::WorkOrder;
@@ -43,6 +44,11 @@ pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulat
     const OVERLAPS: bool = Self::TILE.overlaps_own_products();
     /// Whether it does so from one strip to the next.
     const OVERLAPS_STRIPS: bool = matches!(Self::TILE.overlap, Overlap::AcrossStrips);
+    /// Whether row sums are products of P with ones. Not where scores are changed: registers are short.
+    const SUMS_BY_PRODUCT: bool = Self::TILE.sums_by_product() && !Self::ScoreMod::MODIFIES;
+    /// Whether statistics of a strip are written after its last PV product, not beside it: sums that are products are complete only then,
+    /// and where scores are changed registers are short.
+    const COMPLETES_AFTER_OUTPUT: bool = Self::SUMS_BY_PRODUCT || Self::ScoreMod::MODIFIES;
     /// Whether warpgroups take turns on the tensor cores. Not under a mask that gives some warpgroups more work between their products
     /// than others, since they would wait for each other; nor if their own products overlap with their softmax, when it is unnecessary.
     const TAKES_TURNS: bool = Self::WARPGROUPS > 1 && Self::Mask::ALL_KEYS && !Self::OVERLAPS;

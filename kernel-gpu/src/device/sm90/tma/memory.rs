@@ -2,8 +2,8 @@
 //!
 //! First two strips of Q per warpgroup, or one if it computes only one. Then K and V of each stage, the row statistics of each strip,
 //! and the mbarriers: for every strip and every stage one for "full" (its bytes have arrived) and one for "empty" (its users have
-//! released it), for every strip also one for "computed" (O has replaced Q). Last, if sequences are looked up, the descriptions of
-//! each strip and of each item ahead, and the mbarriers of these items.
+//! released it), for every strip also one for "computed" (O has replaced Q). Then, if sequences are looked up, the descriptions of
+//! each strip and of each item ahead, and the mbarriers of these items. Last, the ones that sum P.
 
 use core::marker::PhantomData;
 
@@ -11,9 +11,10 @@ use super::kernel::{ROWS, TmaKernel};
 use super::rows::Rows;
 use crate::device::attention::ROWS_PER_LANE;
 use crate::device::codegen::shared;
-use crate::device::ptx::mbarrier;
-use contract::config::WARP_SIZE;
-use contract::tile::sm90_tma::{ITEM_BYTES, ITEMS_AHEAD, ROW_STATISTICS_BYTES, STRIP_TILE_BYTES};
+use crate::device::ptx::element::Element;
+use crate::device::ptx::{mbarrier, memory, proxy};
+use contract::config::{WARP_SIZE, WARPGROUP_WARPS};
+use contract::tile::sm90_tma::{ITEM_BYTES, ITEMS_AHEAD, ONES_ALIGNMENT, ROW_STATISTICS_BYTES, STRIP_TILE_BYTES};
 
 /// The block's dynamic shared memory.
 #[derive(Clone, Copy)]
@@ -39,6 +40,7 @@ impl<K: TmaKernel> Memory<K> {
     const ITEM: u32 = Self::STRIP_TILE + Self::STRIPS * STRIP_TILE_BYTES;
     const ITEM_FULL: u32 = Self::ITEM + ITEMS_AHEAD * ITEM_BYTES;
     const ITEM_EMPTY: u32 = Self::ITEM_FULL + ITEMS_AHEAD * mbarrier::BYTES;
+    const ONES: u32 = (Self::ITEM_EMPTY + ITEMS_AHEAD * mbarrier::BYTES).next_multiple_of(ONES_ALIGNMENT);
 
     const STRIP_TILES_ARE_ALIGNED: () = assert!(Self::STRIP_TILE.is_multiple_of(STRIP_TILE_BYTES / 2));
 
@@ -64,6 +66,29 @@ impl<K: TmaKernel> Memory<K> {
     #[inline(always)]
     pub fn values(self, stage: u32) -> Rows<K> {
         Rows::<K>::at(self.base + Self::STAGES_BEGIN + stage * Self::STAGE_BYTES + Rows::<K>::BYTES)
+    }
+
+    /// Address of the ones that sum P: eight more columns of any V, as a panel of their own.
+    #[inline(always)]
+    pub fn ones(self) -> u32 {
+        self.base + Self::ONES
+    }
+
+    /// Writes the ones.
+    ///
+    /// # Safety
+    /// All computing threads call this together, before a barrier of the block that precedes all products.
+    #[inline(always)]
+    pub unsafe fn write_ones(self, thread: u32) {
+        const CHUNK_BYTES: u32 = 16;
+        const THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
+        const { assert!(K::TILE.ones_bytes() <= THREADS * CHUNK_BYTES, "a warpgroup writes them at once") };
+        let at = thread * CHUNK_BYTES;
+        if at < const { K::TILE.ones_bytes() } {
+            // SAFETY: a chunk of the ones, which this thread alone writes.
+            unsafe { memory::store_shared_16(self.ones() + at, [K::Element::ONES; 4]) };
+            proxy::fence_async_shared();
+        }
     }
 
     /// Address of shift and sum of row `row` of a strip.

@@ -9,7 +9,7 @@
 //! ([`overlapped`]).
 //!
 //! [`memory`] has the layout of tiles and mbarriers, [`order`] the strips and tiles of a warpgroup, [`producer`] their copies,
-//! [`strip`] their computation, [`super::softmax`] the softmax with few row maxima, [`storer`] the stores.
+//! [`strip`] their computation, [`shifts`] and [`super::softmax`] the softmax with few row maxima, [`storer`] the stores.
 
 mod combine;
 mod consumer;
@@ -23,6 +23,7 @@ mod order;
 mod overlapped;
 mod producer;
 mod rows;
+mod shifts;
 mod storer;
 mod strip;
 mod turns;
@@ -81,6 +82,9 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
             }
         } else if warp == storer && warpgroup::elect() {
             context.memory.initialise_others(|stage| K::Order::users(&context, stage) * WARPGROUP_WARPS);
+        }
+        if K::SUMS_BY_PRODUCT && warp < producer {
+            context.memory.write_ones(lane.thread);
         }
         sync::block();
         if warp >= producer {

@@ -7,11 +7,12 @@ use super::kernel::{K_STEPS, KEYS, N_TILES, ROWS};
 use super::mapped::Mapped;
 use super::memory::Memory;
 use super::order::{Order, OrderedKernel, Step};
+use super::shifts::Shifts;
 use super::turns::Turns;
 use super::{combine, epilogue};
 use crate::device::attention::head_dim::{Fragments, HeadDim};
 use crate::device::attention::score_mod::{Place, ScoreMod};
-use crate::device::attention::softmax::{apply_mask, rescale_row};
+use crate::device::attention::softmax::{RunningSoftmax, apply_mask, rescale_row};
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Registers};
@@ -24,11 +25,16 @@ pub struct Strip<K: OrderedKernel> {
     scores: Scores<1, N_TILES>,
     probabilities: Probabilities<K_STEPS>,
     output: OutputStrip<K>,
+    /// Shifts and l, if it is not.
     softmax: StripSoftmax<K>,
     scale_log2: f32,
     score_mod: K::ScoreMod,
     /// Prefetched values for the score modifications of the scores in flight.
     fetched: <K::ScoreMod as ScoreMod>::Fetched<1, N_TILES>,
+    /// l of each row in each of eight columns, if it is a product.
+    sums: [FragmentC; 1],
+    /// The shifts, if l is a product.
+    shifts: Shifts<K>,
 }
 
 /// A deferred rescale of O, due before the next PV product.
@@ -59,6 +65,8 @@ impl<K: OrderedKernel> Strip<K> {
             softmax: StripSoftmax::begin(),
             scale_log2: context.args.scale_log2,
             score_mod,
+            sums: [[0.0; 4]],
+            shifts: Shifts::begin(),
             fetched,
         }
     }
@@ -115,7 +123,7 @@ impl<K: OrderedKernel> Strip<K> {
     /// As for [`Self::start_scores`]; the tiles of both steps have arrived.
     #[inline(always)]
     pub unsafe fn start_ahead(&mut self, step: Step<K>, next: Step<K>) {
-        self.output.pin();
+        self.pin_output();
         self.probabilities.pin();
         // SAFETY: the warpgroup is here; the tiles have arrived and are not overwritten.
         unsafe {
@@ -164,7 +172,7 @@ impl<K: OrderedKernel> Strip<K> {
     #[inline(always)]
     unsafe fn multiply_output(&mut self, step: Step<K>) {
         let values = step.values();
-        self.output.pin();
+        self.pin_output();
         self.probabilities.pin();
         // SAFETY: the warpgroup is here, and V is not overwritten; the registers were not touched since they were pinned.
         unsafe {
@@ -172,7 +180,13 @@ impl<K: OrderedKernel> Strip<K> {
             unrolled!(at most 4; for k in K_STEPS => {
                 // At the beginning of a strip, O still holds the previous one's values.
                 let accumulate = k != 0 || !step.is_first();
-                self.output.multiply_fragment::<K::Element, _>(self.probabilities[k], values.step(k), accumulate);
+                if K::SUMS_BY_PRODUCT {
+                    let values = values.with_panel(Memory::<K>::new().ones()).step(k);
+                    let p = self.probabilities[k];
+                    self.output.multiply_fragment_and::<K::Element, _>(&mut self.sums[0], p, values, accumulate);
+                } else {
+                    self.output.multiply_fragment::<K::Element, _>(self.probabilities[k], values.step(k), accumulate);
+                }
             });
         }
     }
@@ -194,6 +208,15 @@ impl<K: OrderedKernel> Strip<K> {
         }
     }
 
+    /// Pins the accumulators of PV products.
+    #[inline(always)]
+    fn pin_output(&mut self) {
+        self.output.pin();
+        if K::SUMS_BY_PRODUCT {
+            self.sums.pin();
+        }
+    }
+
     /// Waits for all products.
     ///
     /// # Safety
@@ -203,7 +226,7 @@ impl<K: OrderedKernel> Strip<K> {
         // SAFETY: the warpgroup is here.
         unsafe { wgmma::wait_group::<0>() };
         self.scores.pin();
-        self.output.pin();
+        self.pin_output();
         self.probabilities.pin();
     }
 
@@ -216,7 +239,7 @@ impl<K: OrderedKernel> Strip<K> {
     pub unsafe fn wait_for_output<const LATER: u32>(&mut self) {
         // SAFETY: the warpgroup is here.
         unsafe { wgmma::wait_group::<LATER>() };
-        self.output.pin();
+        self.pin_output();
         self.probabilities.pin();
     }
 
@@ -268,6 +291,16 @@ impl<K: OrderedKernel> Strip<K> {
     /// All lanes of the warp call this together, with no product in flight.
     #[inline(always)]
     pub unsafe fn take(&mut self, step: Step<K>) {
+        if K::SUMS_BY_PRODUCT {
+            let rescale = |r: usize, factor| {
+                rescale_row::<K>(&mut self.output, r, factor);
+                unrolled!(at most 2; for i in 2 => { self.sums[0][2 * r + i] *= factor });
+            };
+            // SAFETY: the whole warp is here with no product in flight.
+            self.probabilities =
+                unsafe { self.shifts.take(&mut self.scores, self.scale_log2, step.is_first(), rescale) };
+            return;
+        }
         let rescale = |_, r, factor| rescale_row::<K>(&mut self.output, r, factor);
         // SAFETY: the whole warp is here with no product in flight.
         self.probabilities = unsafe { self.softmax.take(&mut self.scores, self.scale_log2, step.is_first(), rescale) };
@@ -304,9 +337,16 @@ impl<K: OrderedKernel> Strip<K> {
     /// that normalise its O. Resets the softmax.
     ///
     /// # Safety
-    /// All lanes of the warp call this together.
+    /// All lanes of the warp call this together; if l is a product, it has completed.
     #[inline(always)]
     pub unsafe fn complete(&mut self, memory: Memory<K>, step: Step<K>, lane: Lane) -> Normalisers {
+        if K::SUMS_BY_PRODUCT {
+            let [upper, _, lower, _] = self.sums[0];
+            let softmax = RunningSoftmax { shift: [self.shifts.shift], sum: [[upper, lower]] };
+            self.shifts = Shifts::begin();
+            // SAFETY: the whole warp is here, and Q of the strip has arrived.
+            return unsafe { epilogue::leave_statistics(&softmax, memory, step.strip, lane) };
+        }
         // SAFETY: the whole warp is here, and Q of the strip has arrived.
         let normalisers = unsafe {
             self.softmax.running.complete_sums();
