@@ -44,8 +44,8 @@ pub struct Sm90Tma {
     pub passes: u32,
     /// How work items are spread over blocks.
     pub grid: Grid,
-    /// Binary logarithm of how large the sum of a row's probabilities in one lane and step may grow under a stale shift before O
-    /// and the row sums are rescaled. 0: the shift is the row max in every step. [`RESCALE_ON_OVERFLOW`]: as rarely as fp16
+    /// Binary logarithm of how large a probability may grow under a stale shift before O and the row sums are rescaled; where
+    /// [row sums are no products](Self::sums_by_product), how large the sum of a row's in one lane and step. 0: the shift is the row max in every step. [`RESCALE_ON_OVERFLOW`]: as rarely as fp16
     /// allows.
     pub rescale_threshold: u32,
     /// How O is stored.

@@ -25,7 +25,7 @@ pub struct Strip<K: OrderedKernel> {
     scores: Scores<1, N_TILES>,
     probabilities: Probabilities<K_STEPS>,
     output: OutputStrip<K>,
-    /// Shifts and l, if it is not.
+    /// Shifts and l, unless l is a product.
     softmax: StripSoftmax<K>,
     scale_log2: f32,
     score_mod: K::ScoreMod,
