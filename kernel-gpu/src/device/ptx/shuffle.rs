@@ -63,6 +63,22 @@ pub unsafe fn from(value: u32, lane: u32) -> u32 {
     other
 }
 
+/// `shfl.sync.up.b32` over the whole warp: the value of the lane `distance` before this one; in the first lanes their own.
+///
+/// # Safety
+/// Every lane of the warp executes this together.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+unsafe fn from_before(value: u32, distance: u32) -> u32 {
+    let other;
+    instruction!(
+        "shfl.sync.up.b32 {}, {}, {}, 0, 0xffffffff;",
+        out(reg32) other, in(reg32) value, in(reg32) distance,
+        options(nomem, nostack)
+    );
+    other
+}
+
 /// The sum of the values of all lanes up to this one, which is `lane`.
 ///
 /// # Safety
@@ -73,8 +89,8 @@ pub unsafe fn sum_through(value: u32, lane: u32) -> u32 {
     let mut sum = value;
     let mut distance = 1;
     while distance < WARP_SIZE {
-        // SAFETY: the caller's. What comes from before the first lane is not added.
-        let other = unsafe { from(sum, lane.wrapping_sub(distance) % WARP_SIZE) };
+        // SAFETY: the caller's.
+        let other = unsafe { from_before(sum, distance) };
         sum += if lane >= distance { other } else { 0 };
         distance *= 2;
     }
