@@ -13,7 +13,7 @@ macro_rules! kernel_of {
             type HeadDim = head_dim::Columns<{ TILE.columns() }>;
             type Sequence = $sequence;
             type Mask = $mask;
-            type ScoreMod = score_mod_of!($scores, $sequence);
+            type ScoreMod = score_mod_of!($scores, $kind, $sequence);
             const RESCALE_THRESHOLD: u32 = contract::tile::Configuration::$kind(TILE).rescale_threshold();
             const EXCHANGE: bool = matches!(TILE.epilogue, contract::tile::Epilogue::Exchange);
         }
@@ -22,11 +22,20 @@ macro_rules! kernel_of {
 
 /// The score modifications of an entry, from the text after the mask in its variant's line.
 macro_rules! score_mod_of {
-    ([], $sequence:ty) => {
+    ([], $kind:ident, $sequence:ty) => {
         score_mod::Unmodified
     };
-    ([Modified], $sequence:ty) => {
-        score_mod::Modified<{ <$sequence as sequence::Sequence>::HAS_BIAS }>
+    ([Modified], Sm90Tma, $sequence:ty) => {
+        score_mod::Modified<
+            <bias::Tiles<
+                { TILE.bias_bytes() > 0 },
+                { TILE.behind_items() },
+                { <$sequence as sequence::Sequence>::HAS_BIAS },
+            > as bias::Waiting>::Bias,
+        >
+    };
+    ([Modified], $kind:ident, $sequence:ty) => {
+        score_mod::Modified<bias::InRegisters<{ <$sequence as sequence::Sequence>::HAS_BIAS }>>
     };
 }
 
@@ -117,7 +126,7 @@ mod shipped {
     pub use contract::tile::{Sm80, Sm90CpAsync, Sm90Tma};
 
     pub(crate) use crate::device::attention::kernel::Kernel;
-    pub use crate::device::attention::{head_dim, mask, score_mod, sequence};
+    pub use crate::device::attention::{bias, head_dim, mask, score_mod, sequence};
     pub(crate) use crate::device::codegen::kernel;
     #[cfg(feature = "sm_80")]
     pub(crate) use crate::device::sm80;
@@ -130,7 +139,7 @@ mod shipped {
 #[cfg(feature = "candidates")]
 mod candidates {
     use crate::device::attention::kernel::Kernel;
-    use crate::device::attention::{head_dim, mask, score_mod, sequence};
+    use crate::device::attention::{bias, head_dim, mask, score_mod, sequence};
     use crate::device::codegen::kernel;
     #[cfg(feature = "sm_80")]
     use crate::device::sm80;

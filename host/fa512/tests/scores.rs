@@ -70,6 +70,11 @@ fn a_bias_may_lie_at_any_element_and_alibi_counts_from_where_queries_are() {
         let score_mod = ScoreMod { bias: bias(0, 33 * 77, 77).bias, ..ALIBI };
         compute(&Case::new(problem(shape, Mask::Causal, score_mod).aligned(alignment), &stream));
     }
+    // Rows that are apart by multiples of 16 bytes, so that kernels copy these at once where the first row is aligned, too.
+    let score_mod = ScoreMod { bias: bias(0, 33 * 80, 80).bias, ..ALIBI };
+    for begin in [0, 1, 2, 8] {
+        compute(&Case::new(problem(shape, Mask::Full, score_mod), &stream).with_bias_from(begin));
+    }
     assert_eq!(findings(), "");
 }
 

@@ -23,7 +23,8 @@ pub fn problem(entry: &Entry, shape: Shape, layout: Layout) -> Result<Problem> {
         return Ok(problem);
     }
     let bias = (entry.sequence != Sequence::Packed).then_some(BiasForm::Hqk);
-    let score_mod = ScoreModForm { softcap: None, alibi: Some(Slopes::PerHead), bias };
+    let padded_bias = entry.config.has_bias_tiles();
+    let score_mod = ScoreModForm { alibi: Some(Slopes::PerHead), bias, padded_bias, ..ScoreModForm::NONE };
     Ok(problem.with_score_mod(score_mod.of(shape))?)
 }
 

@@ -53,7 +53,8 @@ impl SampledCheck {
         let sampled = sampled.with_window(problem.window()).aligned(problem.alignment());
         let ScoreMod { softcap, alibi, bias } = *problem.score_mod();
         // Every sampled head has its own slope and bias, too.
-        let form = ScoreModForm { softcap, alibi: alibi.map(|_| Slopes::PerHead), bias: bias.map(|_| BiasForm::Hqk) };
+        let (alibi, bias) = (alibi.map(|_| Slopes::PerHead), bias.map(|_| BiasForm::Hqk));
+        let form = ScoreModForm { softcap, alibi, bias, padded_bias: false };
         let sampled = sampled.with_score_mod(form.of(sampled.shape()))?;
         let gather = |row: fn(&Inputs, u32, u32, u32) -> &[Bits], group: u32, rows: u32| {
             let rows = heads.iter().flat_map(|at| (0..rows).map(|index| row(inputs, at.batch, at.head / group, index)));
@@ -200,8 +201,12 @@ mod tests {
 
     #[test]
     fn sampled_heads_have_their_own_slopes_and_biases() {
-        let form =
-            ScoreModForm { softcap: Some(2.0), alibi: Some(Slopes::PerBatchAndHead), bias: Some(BiasForm::Bhqk) };
+        let form = ScoreModForm {
+            softcap: Some(2.0),
+            alibi: Some(Slopes::PerBatchAndHead),
+            bias: Some(BiasForm::Bhqk),
+            padded_bias: true,
+        };
         let plain = Problem::new(SHAPE, Mask::Causal, Layout::Bshd).unwrap();
         let case = case_of_problem(plain.with_score_mod(form.of(SHAPE)).unwrap());
         for count in [3, 12] {

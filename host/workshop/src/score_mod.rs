@@ -3,6 +3,9 @@
 use contract::args::Strides;
 use contract::problem::{ScoreMod, Shape, Slopes};
 
+/// Elements of 16 bytes, which kernels copy at once.
+const ELEMENTS_OF_16_BYTES: u64 = 8;
+
 /// The dimensions along which a bias varies; it always varies by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -46,10 +49,11 @@ impl BiasForm {
         [of_batch, of_heads, of_queries].map(u64::from)
     }
 
-    /// Strides of such a bias, contiguous.
-    pub fn strides(self, shape: Shape) -> Strides {
+    /// Strides of such a bias, whose rows are contiguous, or with `padded_rows` apart by multiples of 16 bytes.
+    pub fn strides(self, shape: Shape, padded_rows: bool) -> Strides {
         let [batch, heads, queries] = self.dimensions(shape);
-        let row = u64::from(shape.kv_sequence);
+        let keys = u64::from(shape.kv_sequence);
+        let row = if padded_rows { keys.next_multiple_of(ELEMENTS_OF_16_BYTES) } else { keys };
         let unless_one = |size: u64, stride: u64| if size == 1 { 0 } else { stride };
         Strides {
             batch: unless_one(batch, heads * queries * row),
@@ -71,11 +75,14 @@ pub struct ScoreModForm {
     /// The dimensions along which a bias varies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<BiasForm>,
+    /// Whether its rows are padded, so that they are apart by multiples of 16 bytes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub padded_bias: bool,
 }
 
 impl ScoreModForm {
     /// No score modifications.
-    pub const NONE: Self = Self { softcap: None, alibi: None, bias: None };
+    pub const NONE: Self = Self { softcap: None, alibi: None, bias: None, padded_bias: false };
 
     /// Whether there are no score modifications.
     pub fn is_none(&self) -> bool {
@@ -84,7 +91,11 @@ impl ScoreModForm {
 
     /// The score modifications for a problem of `shape`.
     pub fn of(self, shape: Shape) -> ScoreMod {
-        ScoreMod { softcap: self.softcap, alibi: self.alibi, bias: self.bias.map(|bias| bias.strides(shape)) }
+        ScoreMod {
+            softcap: self.softcap,
+            alibi: self.alibi,
+            bias: self.bias.map(|bias| bias.strides(shape, self.padded_bias)),
+        }
     }
 
     /// The command-line options for it.
@@ -92,7 +103,8 @@ impl ScoreModForm {
         let softcap = self.softcap.map(|cap| format!("--softcap={cap:e}"));
         let alibi = self.alibi.map(|slopes| format!("--alibi={}", slopes_name(slopes)));
         let bias = self.bias.map(|bias| format!("--bias={}", bias.name()));
-        softcap.into_iter().chain(alibi).chain(bias).collect()
+        let padded = self.padded_bias.then(|| "--padded-bias".to_owned());
+        softcap.into_iter().chain(alibi).chain(bias).chain(padded).collect()
     }
 }
 
@@ -101,7 +113,8 @@ impl std::fmt::Display for ScoreModForm {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let softcap = self.softcap.map(|cap| format!("softcap {cap}"));
         let alibi = self.alibi.map(|slopes| format!("ALiBi ({})", slopes_name(slopes)));
-        let bias = self.bias.map(|form| format!("bias ({})", form.name()));
+        let rows = if self.padded_bias { ", padded rows" } else { "" };
+        let bias = self.bias.map(|form| format!("bias ({}{rows})", form.name()));
         let changes: Vec<_> = [softcap, alibi, bias].into_iter().flatten().collect();
         formatter.write_str(&changes.join(", "))
     }
@@ -124,9 +137,11 @@ mod tests {
     #[test]
     fn a_bias_has_a_stride_where_it_differs() {
         let strides = |form: BiasForm| {
-            let Strides { batch, head, row } = form.strides(SHAPE);
+            let Strides { batch, head, row } = form.strides(SHAPE, false);
             [batch, head, row]
         };
+        let Strides { head, row, .. } = BiasForm::Hqk.strides(SHAPE, true);
+        assert_eq!((head, row), (40, 8), "padded rows");
         assert_eq!(BiasForm::ALL.map(strides), [[105, 35, 7], [0, 35, 7], [35, 0, 7], [0, 0, 7], [7, 0, 0]]);
         for form in BiasForm::ALL {
             let elements = form.dimensions(SHAPE).iter().product::<u64>() * 7;

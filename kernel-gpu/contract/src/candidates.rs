@@ -14,7 +14,8 @@ use crate::architecture::MOST_GENEROUS;
 use crate::config::{Element, Family, HEAD_DIM, Mask, Scores, Sequence};
 use crate::manifest::Entry;
 use crate::tile::{
-    Configuration, Epilogue, Grid, Keys, Queries, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80, Sm90CpAsync, Sm90Tma,
+    BiasTiles, Configuration, Epilogue, Grid, Keys, Queries, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80,
+    Sm90CpAsync, Sm90Tma,
 };
 use crate::variants::Variant;
 
@@ -142,7 +143,18 @@ fn of_sm90_cp_async(tile: &Sm90CpAsync) -> String {
 }
 
 fn of_sm90_tma(tile: &Sm90Tma) -> String {
-    let Sm90Tma { warpgroups, stages, min_blocks, passes, grid, rescale_threshold, epilogue, overlap, columns } = *tile;
+    let Sm90Tma {
+        warpgroups,
+        stages,
+        min_blocks,
+        passes,
+        grid,
+        rescale_threshold,
+        epilogue,
+        overlap,
+        columns,
+        bias_tiles,
+    } = *tile;
     let options = [
         of_columns(columns),
         option(min_blocks != 1, format!("{min_blocks} blocks")),
@@ -152,6 +164,7 @@ fn of_sm90_tma(tile: &Sm90Tma) -> String {
         option(rescale_threshold != RESCALE_ON_OVERFLOW, format!("rescale threshold {rescale_threshold}")),
         option(epilogue == Epilogue::Exchange, "exchange epilogue"),
         overlap.words().map_or_else(String::new, |words| option(true, words)),
+        option(bias_tiles == BiasTiles::OnePerWarpgroup, "bias tiles"),
     ];
     format!("Sm90Tma {{ {warpgroups} warpgroups, {stages} stages{} }}", options.concat())
 }
@@ -224,6 +237,10 @@ mod tests {
             (
                 Configuration::Sm90Tma(Sm90Tma { columns: 128, overlap: Overlap::AcrossStrips, ..Sm90Tma::new(2, 5) }),
                 "x: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, overlap across strips }, F16, Exact(512), Full;",
+            ),
+            (
+                Configuration::Sm90Tma(Sm90Tma { bias_tiles: BiasTiles::OnePerWarpgroup, ..Sm90Tma::new(4, 7) }),
+                "x: Sm90Tma { 4 warpgroups, 7 stages, bias tiles }, F16, Exact(512), Full;",
             ),
             (
                 Configuration::Sm90CpAsync(Sm90CpAsync { min_blocks: 4, ..Sm90CpAsync::new(1, 64, 2) }),

@@ -316,6 +316,9 @@ impl Variant<'_> {
         if problem.score_mod().is_none() == (self.scores == Scores::Modified) {
             return Err(Refusal::OtherScores { computed: self.scores });
         }
+        if self.config.has_bias_tiles() && !problem.score_mod().has_aligned_bias(problem.shape()) {
+            return Err(Refusal::UnalignedBias);
+        }
         // A window as wide as the sequences equals another mask; entries with score modifications apply all masks as windows.
         let is_computed = |mask| mask == self.mask || self.scores == Scores::Modified;
         if !is_computed(problem.mask()) && !is_computed(problem.simplified().mask()) {

@@ -120,6 +120,8 @@ pub enum Refusal {
     PackedBias,
     /// Packed sequences have ALiBi slopes per batch entry.
     PackedSlopes,
+    /// The kernel copies a bias 16 bytes at a time, and not all of its rows are apart by multiples of that.
+    UnalignedBias,
     /// The kernel supports score modifications and the problem has none, or vice versa.
     OtherScores {
         /// Whether the kernel supports them.
@@ -333,6 +335,8 @@ impl fmt::Display for Refusal {
             Refusal::PackedSlopes => {
                 formatter.write_str("alibi_slopes of packed sequences are [heads], the same for all sequences")
             }
+            Refusal::UnalignedBias => formatter
+                .write_str("copies 16 bytes of the bias at a time; its strides must be multiples of 8 elements for that"),
             Refusal::OtherScores { computed: Scores::Modified } => {
                 formatter.write_str("is for problems with a softcap, ALiBi or a bias, and this one has none")
             }

@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 use core::fmt;
 
 use crate::class::ShapeClass;
-use crate::config::{Element, HEAD_DIM, Mask, WARPGROUP_ROWS};
+use crate::config::{Element, HEAD_DIM, Mask, Scores, WARPGROUP_ROWS};
 use crate::cost::Costs;
 use crate::geometry::query_tiles;
 use crate::gpu::Gpu;
@@ -74,6 +74,22 @@ pub enum Reason<'a> {
         untuned: Untuned<'a>,
         /// The problems and GPUs that the order of preference is for.
         kind: Kind,
+    },
+    /// The first in order of preference changes scores with larger tiles than suit the problem; this one has smaller ones.
+    UnsuitedScores(Unsuited),
+}
+
+/// Why large tiles do not suit a problem whose scores are changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsuited {
+    /// A window: the rows of a large tile attend to many keys between them that most of them do not attend to.
+    Window,
+    /// The multiprocessor with the most tiles has much more rows than the mean.
+    Rounds {
+        /// Its rows.
+        rows: u64,
+        /// Those of small tiles, on the average.
+        mean: u64,
     },
 }
 
@@ -258,7 +274,35 @@ where
             return Some(Choice { plan, reason });
         }
     }
+    let smaller = |plan: &Plan<'_>| is_alike(plan) && plan.variant().config.block_m() < tile;
+    if first.variant().scores == Scores::Modified
+        && problem.packing().is_none()
+        && let Some(small) = plans().find(smaller)
+        && let Some(unsuited) = unsuited_scores(&first.variant(), &small.variant(), problem, multiprocessors)
+    {
+        return Some(Choice { plan: small, reason: Reason::UnsuitedScores(unsuited) });
+    }
     Some(Choice { plan: first, reason: Reason::First { untuned, kind } })
+}
+
+/// Why the tiles of `small` suit `problem`, whose scores are changed, better than those of `large`; `None` if they do not. Measured
+/// (docs/results/score-mods.md): large tiles are faster unless their busiest multiprocessor has 1.15 times the rows that it has on the
+/// average in small ones.
+fn unsuited_scores(
+    large: &Variant<'_>,
+    small: &Variant<'_>,
+    problem: &Problem,
+    multiprocessors: u32,
+) -> Option<Unsuited> {
+    let multiprocessors = u64::from(multiprocessors.max(1));
+    let rows_of = |variant: &Variant<'_>| u64::from(variant.config.block_m());
+    let rows = rows_of(large) * tiles(large, problem).div_ceil(multiprocessors);
+    let all = rows_of(small).saturating_mul(tiles(small, problem));
+    if problem.mask() == Mask::Window {
+        return Some(Unsuited::Window);
+    }
+    let are_too_many = rows.saturating_mul(multiprocessors).saturating_mul(100) > all.saturating_mul(115);
+    are_too_many.then_some(Unsuited::Rounds { rows, mean: all / multiprocessors })
 }
 
 /// Average rows of a packed sequence of `problem`; `None` if all sequences have one length.
@@ -322,7 +366,9 @@ impl fmt::Display for Brief<'_, '_> {
             Reason::Predicted { us, .. } => write!(formatter, "predicted {us:.1} µs"),
             Reason::Tuned { .. } => formatter.write_str("tuned"),
             Reason::First { .. } => formatter.write_str("preferred"),
-            Reason::ShortSequences { .. } | Reason::SmallTiles { .. } => formatter.write_str("small tiles"),
+            Reason::ShortSequences { .. } | Reason::SmallTiles { .. } | Reason::UnsuitedScores(_) => {
+                formatter.write_str("small tiles")
+            }
         }
     }
 }
@@ -359,6 +405,19 @@ impl fmt::Display for Reason<'_> {
                 formatter,
                 "small tiles, since the GPU has {multiprocessors} multiprocessors for {tiles} tiles of the first in order of \
                  preference {kind}{untuned}"
+            ),
+            Reason::UnsuitedScores(unsuited) => write!(formatter, "small tiles, since {unsuited}"),
+        }
+    }
+}
+
+impl fmt::Display for Unsuited {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unsuited::Window => formatter.write_str("the rows of large ones have few keys of the window in common"),
+            Unsuited::Rounds { rows, mean } => write!(
+                formatter,
+                "one multiprocessor would have {rows} rows in large ones, and all have {mean} on the average in small ones"
             ),
         }
     }

@@ -81,6 +81,9 @@ macro_rules! tile {
     (@ $kind:ident $tile:tt, overlap across strips $($rest:tt)*) => {
         tile!(@ $kind { overlap: crate::tile::Overlap::AcrossStrips, ..$kind $tile } $($rest)*)
     };
+    (@ $kind:ident $tile:tt, bias tiles $($rest:tt)*) => {
+        tile!(@ $kind { bias_tiles: crate::tile::BiasTiles::OnePerWarpgroup, ..$kind $tile } $($rest)*)
+    };
     (@ $kind:ident $tile:tt, shared queries $($rest:tt)*) => {
         tile!(@ $kind { queries: crate::tile::Queries::Shared, ..$kind $tile } $($rest)*)
     };
@@ -120,7 +123,9 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Full;
             fa512_sm90a_tma_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Causal;
             fa512_sm90a_tma_any_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Window;
-            fa512_sm90a_tma_any_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_any_modified_256x64: Sm90Tma { 4 warpgroups, 7 stages, persistent, bias tiles }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_any_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent, bias tiles }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Window, Modified;
             fa512_sm90a_tma_packed_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Window;
             fa512_sm90a_tma_packed_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Window, Modified;
 
@@ -141,7 +146,9 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Full;
             fa512_sm90a_tma_bf16_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_any_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Window;
-            fa512_sm90a_tma_bf16_any_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_any_modified_256x64: Sm90Tma { 4 warpgroups, 7 stages, persistent, bias tiles }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_any_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent, bias tiles }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_packed_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Window;
             fa512_sm90a_tma_bf16_packed_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Window, Modified;
 
@@ -156,7 +163,9 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d32_packed_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Full;
             fa512_sm90a_tma_d32_packed_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Causal;
             fa512_sm90a_tma_d32_any_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Any, Window;
-            fa512_sm90a_tma_d32_any_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_d32_any_modified_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent, bias tiles }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_d32_any_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent, bias tiles }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_d32_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, F16, Any, Window, Modified;
             fa512_sm90a_tma_d32_packed_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Window;
             fa512_sm90a_tma_d32_packed_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, F16, Packed, Window, Modified;
             fa512_sm90a_tma_d96_any_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, F16, Any, Full;
@@ -172,7 +181,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d96_packed_full_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, F16, Packed, Full;
             fa512_sm90a_tma_d96_packed_causal_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, F16, Packed, Causal;
             fa512_sm90a_tma_d96_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Window;
-            fa512_sm90a_tma_d96_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_d96_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent, bias tiles }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_d96_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Window, Modified;
             fa512_sm90a_tma_d96_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Packed, Window;
             fa512_sm90a_tma_d96_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Packed, Window, Modified;
             fa512_sm90a_tma_d128_any_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, F16, Any, Full;
@@ -188,7 +198,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d128_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Full;
             fa512_sm90a_tma_d128_packed_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Causal;
             fa512_sm90a_tma_d128_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Window;
-            fa512_sm90a_tma_d128_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_d128_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent, bias tiles }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_d128_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Window, Modified;
             fa512_sm90a_tma_d128_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Window;
             fa512_sm90a_tma_d128_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Window, Modified;
 
@@ -203,7 +214,9 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d32_packed_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Full;
             fa512_sm90a_tma_bf16_d32_packed_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_d32_any_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Any, Window;
-            fa512_sm90a_tma_bf16_d32_any_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_d32_any_modified_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent, bias tiles }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_d32_any_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent, bias tiles }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_d32_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_d32_packed_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Window;
             fa512_sm90a_tma_bf16_d32_packed_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, Bf16, Packed, Window, Modified;
             fa512_sm90a_tma_bf16_d96_any_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, Bf16, Any, Full;
@@ -219,7 +232,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d96_packed_full_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, Bf16, Packed, Full;
             fa512_sm90a_tma_bf16_d96_packed_causal_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_d96_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Window;
-            fa512_sm90a_tma_bf16_d96_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_d96_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent, bias tiles }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_d96_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_d96_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Packed, Window;
             fa512_sm90a_tma_bf16_d96_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Packed, Window, Modified;
             fa512_sm90a_tma_bf16_d128_any_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, Bf16, Any, Full;
@@ -235,7 +249,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d128_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Full;
             fa512_sm90a_tma_bf16_d128_packed_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_d128_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Window;
-            fa512_sm90a_tma_bf16_d128_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_d128_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent, bias tiles }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_d128_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_d128_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Window;
             fa512_sm90a_tma_bf16_d128_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Window, Modified;
 
@@ -453,7 +468,7 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tile::{Epilogue, Grid, Keys, Queries, Rescale};
+    use crate::tile::{BiasTiles, Epilogue, Grid, Keys, Queries, Rescale};
 
     #[test]
     fn where_a_variant_does_not_fit_another_of_its_family_computes_the_same() {
@@ -464,6 +479,13 @@ mod tests {
             let mut others = VARIANTS.iter().filter(|other| computes(**other) == computes(*variant));
             let fits = others.any(|other| other.config.check_everywhere(other.sequence).is_ok());
             assert!(fits, "some architecture has nothing that computes what {} does", variant.entry);
+        }
+    }
+
+    #[test]
+    fn only_kernels_that_may_add_a_bias_have_room_for_it() {
+        for variant in VARIANTS.iter().filter(|variant| variant.config.has_bias_tiles()) {
+            assert_eq!((variant.scores, variant.sequence), (Scores::Modified, Sequence::Any), "{}", variant.entry);
         }
     }
 
@@ -490,6 +512,10 @@ mod tests {
         assert_eq!(
             tile!(Sm90Tma, 2 warpgroups, 8 stages, 2 passes, persistent),
             Sm90Tma { passes: 2, grid: Grid::Persistent, ..Sm90Tma::new(2, 8) }
+        );
+        assert_eq!(
+            tile!(Sm90Tma, 4 warpgroups, 7 stages, bias tiles),
+            Sm90Tma { bias_tiles: BiasTiles::OnePerWarpgroup, ..Sm90Tma::new(4, 7) }
         );
     }
 }

@@ -20,7 +20,6 @@ pub fn address_again(mut address: u64) -> u64 {
 }
 
 /// `count`, opaque to the compiler, so that a loop of this many steps is not unrolled.
-#[cfg(feature = "sm_80")]
 #[inline(always)]
 pub fn not_unrolled(count: u32) -> u32 {
     let hidden;

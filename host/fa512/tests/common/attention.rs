@@ -28,6 +28,8 @@ pub struct Case {
     pub seqused: Option<[CudaSlice<i32>; 2]>,
     /// For problems with a bias.
     pub bias: Option<CudaSlice<u16>>,
+    /// Where it begins there.
+    bias_begin: usize,
     /// For problems with ALiBi.
     pub slopes: Option<CudaSlice<f32>>,
     scores: Scores,
@@ -125,6 +127,7 @@ impl Case {
             cu_seqlens_k,
             seqused,
             bias,
+            bias_begin: 0,
             slopes,
             scores,
             inputs,
@@ -173,6 +176,15 @@ impl Case {
         Self { seqused, sequences, ..Self::new(problem.padded().unwrap(), stream) }
     }
 
+    /// The same with the bias behind `begin` other elements.
+    #[must_use]
+    pub fn with_bias_from(self, begin: usize) -> Self {
+        let bias = self.scores.bias.as_ref().map(|bias| [&vec![UNTOUCHED; begin], &bias[..]].concat());
+        let bias = bias.map(|bias| self.stream.clone_htod(&bias).expect("memory"));
+        self.stream.synchronize().expect("copied");
+        Self { bias, bias_begin: begin, ..self }
+    }
+
     /// Device addresses of the tensors.
     pub fn addresses(&self) -> Addresses {
         let stream = &self.stream;
@@ -181,7 +193,7 @@ impl Case {
         let cu_seqlens_k = self.cu_seqlens_k.as_ref().map(|lengths| address(lengths, stream));
         let used = |index: usize| self.seqused.as_ref().map(|used| address(&used[index], stream));
         let (seqused_q, seqused_k) = (used(0), used(1));
-        let bias = self.bias.as_ref().map(|bias| address(bias, stream));
+        let bias = self.bias.as_ref().map(|bias| address(bias, stream) + 2 * self.bias_begin as u64);
         let alibi_slopes = self.slopes.as_ref().map(|slopes| address(slopes, stream));
         let lse = Some(address(&self.lse, stream));
         Addresses {

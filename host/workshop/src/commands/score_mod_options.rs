@@ -17,12 +17,15 @@ pub struct ScoreModOptions {
     /// Add a random bias to the scores. The letters say along which dimensions it varies: b batch, h head, q query, k key
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = BiasForm::Hqk.name(), value_parser = bias_parser())]
     bias: Option<BiasForm>,
+    /// Pad the rows of the bias, so that they are apart by multiples of 16 bytes, which kernels copy at once
+    #[arg(long, requires = "bias")]
+    padded_bias: bool,
 }
 
 impl ScoreModOptions {
     /// The score modifications.
     pub fn form(&self) -> ScoreModForm {
-        ScoreModForm { softcap: self.softcap, alibi: self.alibi, bias: self.bias }
+        ScoreModForm { softcap: self.softcap, alibi: self.alibi, bias: self.bias, padded_bias: self.padded_bias }
     }
 }
 

@@ -176,13 +176,17 @@ impl PreparedLibrary<'_> {
     /// Writes the bias to a file, with size 1 in each broadcast dimension.
     fn write_bias(&self) -> Result<Option<PathBuf>> {
         let inputs = &self.workload.inputs;
-        let (Some(bias), Some(strides)) = (inputs.bias(), inputs.problem().score_mod().bias) else { return Ok(None) };
+        let Some(strides) = inputs.problem().score_mod().bias else { return Ok(None) };
         let Shape { batch, heads, sequence, kv_sequence, .. } = inputs.problem().shape();
         let size = |stride: u64, size: u32| if stride == 0 { 1 } else { u64::from(size) };
         let dimensions =
             [size(strides.batch, batch), size(strides.head, heads), size(strides.row, sequence), kv_sequence.into()];
         let path = self.path("bias");
-        npy::write_elements(&path, &dimensions, inputs.element(), bias)?;
+        let [batches, heads, rows, _] = dimensions.map(|size| size as u32);
+        let of_head = |batch, head| (0..rows).filter_map(move |row| inputs.bias_row(batch, head, row));
+        let rows = (0..batches).flat_map(|batch| (0..heads).flat_map(move |head| of_head(batch, head)));
+        let bias: Vec<_> = rows.flatten().copied().collect();
+        npy::write_elements(&path, &dimensions, inputs.element(), &bias)?;
         Ok(Some(path))
     }
 

@@ -317,7 +317,8 @@ fn draw_score_mod(random: &mut ChaCha8Rng, target: &Target) -> ScoreModForm {
     let slopes = if per_batch { Slopes::PerBatchAndHead } else { Slopes::PerHead };
     let bias = (!is_packed && random.random()).then(|| *BiasForm::ALL.choose(random).expect("there are forms"));
     let alibi = (random.random_bool(0.25) || softcap.is_none() && bias.is_none()).then_some(slopes);
-    ScoreModForm { softcap, alibi, bias }
+    let padded_bias = bias.is_some() && (target.needs_aligned_bias || random.random_bool(0.25));
+    ScoreModForm { softcap, alibi, bias, padded_bias }
 }
 
 #[cfg(test)]
@@ -346,6 +347,7 @@ mod tests {
             scores: Scores::Unmodified,
             head_dims: 64..=64,
             shared_heads: true,
+            needs_aligned_bias: false,
         };
         let of_f16 =
             [Sequence::Any, Sequence::Exact(512), Sequence::Packed].map(|sequence| target(sequence, Element::F16));

@@ -105,6 +105,8 @@ pub struct Target {
     pub head_dims: RangeInclusive<u32>,
     /// Whether heads may share their rows, which tensor maps cannot describe.
     pub shared_heads: bool,
+    /// Whether rows of a bias must be apart by multiples of 16 bytes.
+    pub needs_aligned_bias: bool,
 }
 
 impl From<&Entry> for Target {
@@ -118,6 +120,7 @@ impl From<&Entry> for Target {
             scores: *scores,
             head_dims: entry.variant().head_dims(),
             shared_heads: !entry.config.uses_tensor_maps(),
+            needs_aligned_bias: entry.config.has_bias_tiles(),
         }
     }
 }
@@ -287,7 +290,8 @@ mod tests {
     fn case(views: [View; 4]) -> Case {
         let (variant, sequence, mask) = ("kernel".into(), Sequence::Any, Mask::Causal);
         let (element, scores, head_dims, shared_heads) = (Element::F16, Scores::Unmodified, 64..=64, true);
-        let target = Target { variant, element, sequence, mask, scores, head_dims, shared_heads };
+        let target =
+            Target { variant, element, sequence, mask, scores, head_dims, shared_heads, needs_aligned_bias: false };
         Case {
             target,
             shape: SHAPE,
@@ -375,9 +379,17 @@ mod tests {
     fn changes_of_scores_are_said_and_made() {
         let mut changed = case([View::contiguous(Layout::Bhsd); 4]);
         changed.target.scores = Scores::Modified;
-        changed.score_mod =
-            ScoreModForm { softcap: Some(50.0), alibi: Some(Slopes::PerHead), bias: Some(BiasForm::Hqk) };
-        assert!(command(&changed).ends_with("--softcap=5e1 --alibi=heads --bias=hqk"), "{}", command(&changed));
+        changed.score_mod = ScoreModForm {
+            softcap: Some(50.0),
+            alibi: Some(Slopes::PerHead),
+            bias: Some(BiasForm::Hqk),
+            padded_bias: true,
+        };
+        assert!(
+            command(&changed).ends_with("--softcap=5e1 --alibi=heads --bias=hqk --padded-bias"),
+            "{}",
+            command(&changed)
+        );
         let inputs = changed.inputs().unwrap();
         assert_eq!(inputs.bias_row(1, 2, 4).unwrap().len(), 5);
         assert_eq!(inputs.slopes().unwrap().len(), 3);

@@ -144,11 +144,11 @@ fn simpler_head_dims(case: &Case) -> Vec<u32> {
 
 /// One modification less, or one shared by all batch entries; at least one remains, since the kernel requires it.
 fn simpler_score_mods(case: &Case) -> Vec<ScoreModForm> {
-    let ScoreModForm { softcap, alibi, bias } = case.score_mod;
+    let ScoreModForm { softcap, alibi, bias, .. } = case.score_mod;
     let simpler = [
         ScoreModForm { softcap: None, ..case.score_mod },
         ScoreModForm { alibi: None, ..case.score_mod },
-        ScoreModForm { bias: None, ..case.score_mod },
+        ScoreModForm { bias: None, padded_bias: false, ..case.score_mod },
         ScoreModForm { softcap: softcap.map(|_| 1.0), ..case.score_mod },
         ScoreModForm { alibi: alibi.map(|_| Slopes::PerHead), ..case.score_mod },
         ScoreModForm { bias: bias.map(|_| BiasForm::Qk), ..case.score_mod },
@@ -175,7 +175,16 @@ mod tests {
     fn cases(sequence: Sequence) -> impl Iterator<Item = Case> {
         let (variant, element, mask) = ("kernel".into(), Element::F16, Mask::Full);
         let scores = Scores::Unmodified;
-        let target = Target { variant, element, sequence, mask, scores, head_dims: 1..=128, shared_heads: true };
+        let target = Target {
+            variant,
+            element,
+            sequence,
+            mask,
+            scores,
+            head_dims: 1..=128,
+            shared_heads: true,
+            needs_aligned_bias: false,
+        };
         let campaign = Campaign::new(vec![target], Limits::GPU, 9).unwrap();
         (GRID_CASES..).map(move |index| campaign.case(index))
     }

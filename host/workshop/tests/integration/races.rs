@@ -112,6 +112,14 @@ fn in_parts(entry: &Entry) -> Option<Inputs> {
         .then(|| Inputs::generate(problem(entry, shape, Layout::Bhsd).unwrap(), Distribution::Normal, 1).unwrap())
 }
 
+/// Inputs with a bias for each of several items of every block, if `entry` has tiles for it: an item's tile is used again for the next.
+fn with_bias(entry: &Entry) -> Option<Inputs> {
+    let items = 3 * sim::MULTIPROCESSORS * entry.config.min_blocks();
+    let shape = Shape::new(1, items, 20).with_kv_sequence(10).with_head_dim(entry.config.columns());
+    let generate = || Inputs::generate(problem(entry, shape, Layout::Bhsd).unwrap(), Distribution::Normal, 1).unwrap();
+    entry.config.has_bias_tiles().then(generate)
+}
+
 #[test]
 fn a_kernel_without_one_of_its_barriers_has_a_race() {
     // Of one element type and one width: the others have the same barriers.
@@ -119,6 +127,7 @@ fn a_kernel_without_one_of_its_barriers_has_a_race() {
     for (entry, module) in ptx().entries().filter(|(entry, _)| is_usual(entry)) {
         let mut inputs: Vec<_> = inputs(entry).map(|inputs| (inputs, sim::MULTIPROCESSORS)).into();
         inputs.extend(in_parts(entry).map(|inputs| (inputs, MANY_MULTIPROCESSORS)));
+        inputs.extend(with_bias(entry).map(|inputs| (inputs, sim::MULTIPROCESSORS)));
         let module = &alone(&entry.name, module);
         let barriers = barriers(&module.text, &entry.name);
         let line_of = |line: usize| module.text.lines().nth(line).unwrap_or_default().trim();

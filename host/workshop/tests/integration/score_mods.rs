@@ -8,12 +8,12 @@ use workshop::score_mod::{BiasForm, ScoreModForm};
 
 use crate::support::Case;
 
-const NONE: ScoreModForm = ScoreModForm { softcap: None, alibi: None, bias: None };
+const NONE: ScoreModForm = ScoreModForm::NONE;
 const SOFTCAP: ScoreModForm = ScoreModForm { softcap: Some(5.0), ..NONE };
 const ALIBI: ScoreModForm = ScoreModForm { alibi: Some(Slopes::PerHead), ..NONE };
 const SLOPES_OF_BATCH: ScoreModForm = ScoreModForm { alibi: Some(Slopes::PerBatchAndHead), ..NONE };
 const ALL: ScoreModForm =
-    ScoreModForm { softcap: Some(30.0), alibi: Some(Slopes::PerHead), bias: Some(BiasForm::Bhqk) };
+    ScoreModForm { softcap: Some(30.0), alibi: Some(Slopes::PerHead), bias: Some(BiasForm::Bhqk), ..NONE };
 
 fn problem(shape: Shape, mask: Mask, element: Element, form: ScoreModForm) -> Problem {
     let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().with_element(element);
@@ -33,14 +33,17 @@ fn each_change_alone_and_all_together() {
     }
 }
 
-/// Rows of an odd number of elements begin between two of a pair; those of an even number are read in pairs up to the last tile.
+/// Rows of an odd number of elements begin between two of a pair; those of an even number are read in pairs up to the last tile; padded
+/// ones are copied up to the last 16 bytes.
 #[test]
 fn biases_of_every_form_and_of_odd_rows() {
     for (form, keys) in BiasForm::ALL.into_iter().zip([128, 129, 70, 1, 200]) {
         for element in Element::ALL {
             let shape = Shape::new(2, 2, 70).with_kv_sequence(keys);
-            let form = ScoreModForm { bias: Some(form), ..NONE };
-            assert_right(problem(shape, Mask::Full, element, form), Distribution::Normal);
+            for padded_bias in [false, true] {
+                let form = ScoreModForm { bias: Some(form), padded_bias, ..NONE };
+                assert_right(problem(shape, Mask::Full, element, form), Distribution::Normal);
+            }
         }
     }
 }

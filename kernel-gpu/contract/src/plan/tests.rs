@@ -304,7 +304,7 @@ fn addresses_are_checked() {
 
 /// A problem with all score modifications; its bias is the same in both batch entries.
 fn modified() -> Problem {
-    let bias = Strides { batch: 0, head: 130 * 70, row: 70 };
+    let bias = Strides { batch: 0, head: 130 * 72, row: 72 };
     let score_mod = ScoreMod { softcap: Some(50.0), alibi: Some(Slopes::PerBatchAndHead), bias: Some(bias) };
     let shape = Shape::new(2, 3, 130).with_kv_sequence(70);
     let problem = Problem::new(shape, Mask::Causal, Layout::Bhsd).unwrap().aligned(Alignment::BottomRight);
@@ -322,7 +322,7 @@ fn changes_of_scores_reach_the_kernel_with_their_addresses() {
     let args = *launch(&modified(), modifying(Sequence::Any), addresses).args();
     let score_mod = args.score_mod;
     assert_eq!((score_mod.bias, score_mod.slopes), ((7 << 20) + 2, 8 << 20));
-    assert_eq!((score_mod.bias_strides.batch, score_mod.bias_strides.row), (0, 70));
+    assert_eq!((score_mod.bias_strides.batch, score_mod.bias_strides.row), (0, 72));
     assert_eq!((score_mod.slopes_batch, score_mod.first_position), (3, -60));
     let log2_e = core::f32::consts::LOG2_E;
     assert!((args.scale_log2 - 50.0 * log2_e).abs() < 1e-5, "the cap is what tanh is multiplied by");
@@ -351,6 +351,21 @@ fn only_kernels_that_change_scores_compute_such_problems_and_no_others() {
     let refusal = |problem: &Problem, variant| Plan::new(problem, variant, &GPU).unwrap_err().to_string();
     assert!(refusal(&modified(), any()).contains("computes neither softcap nor ALiBi nor a bias"));
     assert!(refusal(&problem(3, 130), modifying(Sequence::Any)).contains("this one has none"));
+}
+
+#[test]
+fn a_bias_that_cannot_be_copied_16_bytes_at_a_time_is_computed_by_kernels_that_load_it_otherwise() {
+    let with_row = |row| {
+        let bias = Strides { batch: 0, head: 0, row };
+        problem(3, 130).with_score_mod(ScoreMod { bias: Some(bias), ..ScoreMod::NONE }).unwrap()
+    };
+    for variant in VARIANTS.iter().filter(|variant| variant.scores == Scores::Modified) {
+        let computes = |row| variant.check_accepts(&with_row(row));
+        let aligned = computes(136);
+        assert_eq!(computes(0), aligned, "{}: one row for all queries", variant.entry);
+        let expected = if variant.config.has_bias_tiles() { aligned.and(Err(Refusal::UnalignedBias)) } else { aligned };
+        assert_eq!(computes(130), expected, "{}", variant.entry);
+    }
 }
 
 #[test]

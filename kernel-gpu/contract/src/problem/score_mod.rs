@@ -7,6 +7,9 @@ use crate::refusal::Refusal;
 use crate::shape::Shape;
 use crate::tensor::Strides;
 
+/// Elements of 16 bytes, which kernels copy at once.
+const ELEMENTS_AT_ONCE: u64 = 16 / ELEMENT_BYTES;
+
 /// Score modifications of a problem. With s = scale · q·k, the score of query i and key j is cap · tanh(s / cap), minus
 /// slope · |i − j| (ALiBi), plus the bias, in this order.
 ///
@@ -59,6 +62,13 @@ impl ScoreMod {
         dimensions.into_iter().try_fold(u64::from(shape.kv_sequence), |end, (size, stride)| {
             end.checked_add(u64::from(size - 1).checked_mul(stride)?)
         })
+    }
+
+    /// Whether all rows of a bias for a problem of `shape` are 16-byte aligned if the first one is, or there is none.
+    pub fn has_aligned_bias(&self, shape: Shape) -> bool {
+        let Some(Strides { batch, head, row }) = self.bias else { return true };
+        let dimensions = [(shape.batch, batch), (shape.heads, head), (shape.sequence, row)];
+        dimensions.into_iter().all(|(size, stride)| size == 1 || stride % ELEMENTS_AT_ONCE == 0)
     }
 
     /// Checks that kernels compute it for a problem of `shape` with this packing.

@@ -4,7 +4,8 @@ use super::*;
 use crate::config::{Family, Mask, Scores, Sequence};
 use crate::cost::{Constants, KernelClass, SHIPPED};
 use crate::packed::Packing;
-use crate::problem::{Shape, Window};
+use crate::problem::{ScoreMod, Shape, Slopes, Window};
+use crate::tensor::Strides;
 use crate::tile::{Configuration, Sm80, Sm90Tma};
 use crate::variants::VARIANTS;
 use crate::view::Layout;
@@ -246,6 +247,32 @@ fn few_tiles_of_packed_sequences_are_made_smaller_where_that_pays() {
         (64, 128),
         "two warpgroups: a whole tile is enough"
     );
+}
+
+/// Measured on an H200 (docs/results/score-mods.md).
+#[test]
+fn changed_scores_get_large_tiles_where_those_are_even_and_aligned() {
+    let chosen = |(batch, heads, sequence), mask, score_mod: ScoreMod| {
+        let problem = Problem::new(Shape::new(batch, heads, sequence), mask, Layout::Bhsd).unwrap();
+        let problem = problem.with_score_mod(score_mod).unwrap();
+        let choice =
+            choose(VARIANTS.iter().copied(), SHIPPED, None.into_iter(), &problem, &gpu("", 90), Workspace::None);
+        let choice = choice.unwrap_or_else(|none| panic!("{none}"));
+        (choice.plan.variant().config.block_m(), choice.reason.to_string())
+    };
+    let alibi = ScoreMod { alibi: Some(Slopes::PerHead), ..ScoreMod::NONE };
+    let bias = |head, row| ScoreMod { bias: Some(Strides { batch: 0, head, row }), ..ScoreMod::NONE };
+    let rows = |shape, mask, score_mod| chosen(shape, mask, score_mod).0;
+    assert_eq!(rows((32, 8, 512), Mask::Full, bias(512 * 512, 512)), 256, "16 and 15.5 strips of 64 rows");
+    assert_eq!(rows((32, 8, 512), Mask::Causal, alibi), 256);
+    let (rows_of_uneven, reason) = chosen((2, 16, 1357), Mask::Causal, alibi);
+    assert_eq!(rows_of_uneven, 64, "8 and 5.3 strips");
+    assert!(reason.contains("would have 512 rows in large ones, and all have 341"), "{reason}");
+    assert_eq!(rows((64, 12, 64), Mask::Full, alibi), 64, "three fourths of a large tile would be empty");
+    assert_eq!(rows((32, 8, 512), Mask::Full, bias(512 * 513, 513)), 64, "rows are not 16-byte aligned");
+    assert_eq!(rows((32, 8, 512), Mask::Full, bias(4, 0)), 64, "heads are apart by 8 bytes");
+    assert_eq!(rows((256, 1, 512), Mask::Full, bias(4, 0)), 256, "there is one head");
+    assert_eq!(rows((32, 8, 512), Mask::Window, alibi), 64);
 }
 
 #[test]

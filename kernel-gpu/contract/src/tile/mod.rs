@@ -29,7 +29,7 @@ use crate::architecture::{ARCHITECTURES, ArchitectureLimits};
 use crate::config::{Family, Sequence, WARPGROUP_WARPS};
 use block::Block;
 
-pub use options::{Epilogue, Grid, Keys, Overlap, Queries, RESCALE_ON_OVERFLOW, Rescale};
+pub use options::{BiasTiles, Epilogue, Grid, Keys, Overlap, Queries, RESCALE_ON_OVERFLOW, Rescale};
 pub use rejection::Rejection;
 pub use sm80::Sm80;
 pub use sm90_cp_async::Sm90CpAsync;
@@ -213,6 +213,11 @@ impl Configuration {
     /// How O is stored.
     pub const fn epilogue(self) -> Epilogue {
         of_every_kind!(self, tile => tile.epilogue)
+    }
+
+    /// Whether a block has tiles in shared memory for a bias.
+    pub const fn has_bias_tiles(self) -> bool {
+        matches!(self, Self::Sm90Tma(Sm90Tma { bias_tiles: BiasTiles::OnePerWarpgroup, .. }))
     }
 
     /// What the softmax of a warpgroup overlaps with; without a choice, the products of other warpgroups.

@@ -73,6 +73,18 @@ impl Overlap {
     }
 }
 
+/// Whether a block has room in shared memory for a bias, in kernels with a producer that change scores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum BiasTiles {
+    /// No.
+    #[default]
+    None,
+    /// For each warpgroup a tile, with the bias of a step.
+    OnePerWarpgroup,
+}
+
 /// When the sm_80 kernels rescale O and the row sums to a new shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]

@@ -3,7 +3,7 @@
 use super::block::{
     Block, accumulator_registers, allocated, check_columns, check_sequence, minimum, row_bytes, threads, tile_bytes,
 };
-use super::{Epilogue, Grid, Overlap, RESCALE_ON_OVERFLOW, Rejection};
+use super::{BiasTiles, Epilogue, Grid, Overlap, RESCALE_ON_OVERFLOW, Rejection};
 use crate::architecture::{ArchitectureLimits, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
 use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS};
 use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
@@ -17,9 +17,9 @@ pub const STRIP_TILE_BYTES: u32 = 32;
 pub const ITEMS_AHEAD: u32 = 2;
 /// Bytes of what is said of one: in one half its head and tile, in the other its keys.
 pub const ITEM_BYTES: u32 = 32;
-/// Alignment of the ones that sum P: the widest swizzle permutes chunks of this many bytes, so that it does not matter where in its
-/// pattern they begin.
-pub const ONES_ALIGNMENT: u32 = 128;
+/// Alignment of what lies behind all else: the widest swizzle permutes chunks of this many bytes, so that it does not matter where
+/// in its pattern the ones that sum P begin.
+pub const TILE_ALIGNMENT: u32 = 128;
 /// Bytes of an mbarrier.
 pub const MBARRIER_BYTES: u32 = 8;
 /// Minimum register count of `setmaxnreg`.
@@ -56,6 +56,9 @@ pub struct Sm90Tma {
     /// Columns of the tiles of Q, K, V and O, at least D.
     #[cfg_attr(feature = "manifest", serde(default = "super::block::usual_columns"))]
     pub columns: u32,
+    /// Room for a bias.
+    #[cfg_attr(feature = "manifest", serde(default))]
+    pub bias_tiles: BiasTiles,
 }
 
 impl Sm90Tma {
@@ -74,6 +77,7 @@ impl Sm90Tma {
             epilogue: Epilogue::SharedMemory,
             overlap: Overlap::BetweenWarpgroups,
             columns: HEAD_DIM,
+            bias_tiles: BiasTiles::None,
         }
     }
 
@@ -122,23 +126,29 @@ impl Sm90Tma {
     }
 
     /// Dynamic shared memory of a block, bytes: its tiles, the row statistics that the warps that compute O pass to those that
-    /// store LSE, its mbarriers, the descriptions of its strips and of the items ahead, and the ones that sum P.
+    /// store LSE, its mbarriers, the descriptions of its strips and of the items ahead, and what lies [behind](Self::behind_items).
     pub const fn shared_bytes(self) -> u32 {
+        match self.ones_bytes().saturating_add(self.bias_bytes()) {
+            0 => self.items_end(),
+            last => self.behind_items().saturating_add(last),
+        }
+    }
+
+    /// Where the descriptions of items end in shared memory.
+    const fn items_end(self) -> u32 {
         let statistics = self.query_rows().saturating_mul(ROW_STATISTICS_BYTES);
         let mbarriers = self.mbarriers().saturating_mul(MBARRIER_BYTES);
         let strip_tiles = (self.query_rows() / TENSOR_MAP_ROWS).saturating_mul(STRIP_TILE_BYTES);
-        let tiles = tile_bytes(self.columns, self.query_rows(), self.stages, Self::BLOCK_N);
-        let without_ones = tiles
+        tile_bytes(self.columns, self.query_rows(), self.stages, Self::BLOCK_N)
             .saturating_add(statistics)
             .saturating_add(mbarriers)
             .saturating_add(strip_tiles)
-            .saturating_add(ITEMS_AHEAD * ITEM_BYTES);
-        match self.ones_bytes() {
-            0 => without_ones,
-            ones => {
-                (without_ones.saturating_add(ONES_ALIGNMENT - 1) / ONES_ALIGNMENT * ONES_ALIGNMENT).saturating_add(ones)
-            }
-        }
+            .saturating_add(ITEMS_AHEAD * ITEM_BYTES)
+    }
+
+    /// Where the ones that sum P begin in shared memory, or the tiles of a bias.
+    pub const fn behind_items(self) -> u32 {
+        self.items_end().saturating_add(TILE_ALIGNMENT - 1) / TILE_ALIGNMENT * TILE_ALIGNMENT
     }
 
     /// Registers allocated per thread at launch: an equal share among `min_blocks` blocks.
@@ -168,14 +178,23 @@ impl Sm90Tma {
         accumulator_registers(self.columns, Self::BLOCK_N / MMA_K, 1, score_tiles)
     }
 
-    /// Whether row sums are products of P with ones, beside those with V: for tiles of one panel, unless the softmax overlaps with them.
+    /// Whether row sums are products of P with ones, beside those with V: for tiles of one panel, unless the softmax overlaps with
+    /// them, or a bias takes the ones' place.
     pub const fn sums_by_product(self) -> bool {
-        self.columns <= TENSOR_MAP_COLUMNS && !self.overlaps_own_products()
+        self.columns <= TENSOR_MAP_COLUMNS && !self.overlaps_own_products() && self.bias_bytes() == 0
     }
 
     /// Bytes of these ones: as many rows as a product is deep, as wide as rows of V, since one descriptor covers both.
     pub const fn ones_bytes(self) -> u32 {
         if self.sums_by_product() { MMA_K * row_bytes(self.columns) } else { 0 }
+    }
+
+    /// Bytes of the tiles of a bias, each with an element for every score of a warpgroup's step.
+    pub const fn bias_bytes(self) -> u32 {
+        match self.bias_tiles {
+            BiasTiles::None => 0,
+            BiasTiles::OnePerWarpgroup => self.warpgroups.saturating_mul(WARPGROUP_ROWS * row_bytes(Self::BLOCK_N)),
+        }
     }
 
     /// Whether the softmax of a warpgroup overlaps with its own products.
@@ -309,10 +328,19 @@ mod tests {
     fn a_block_has_room_for_tiles_statistics_mbarriers_and_ones() {
         assert_eq!(HEAD.threads(), 20 * 32, "four warpgroups that compute and one that copies");
         let before_ones = (512 + 2 * 8 * 64) * 128 + 512 * 8 + (8 + 2) * 32 + (3 * 8 + 2 * 8 + 2 * 2) * 8;
-        let padding = ONES_ALIGNMENT - before_ones % ONES_ALIGNMENT;
+        let padding = TILE_ALIGNMENT - before_ones % TILE_ALIGNMENT;
         assert_eq!(HEAD.shared_bytes(), before_ones + padding + 16 * 128, "ones for 16 keys, in rows like those of V");
         let overlapping = Sm90Tma { overlap: Overlap::WithinStrip, ..HEAD };
         assert_eq!(overlapping.shared_bytes(), before_ones, "its softmax adds");
         assert_eq!(Sm90Tma::new(4, 8).shared_bytes(), HEAD.shared_bytes(), "Q of the next item has a place too");
+        let with_bias = Sm90Tma { bias_tiles: BiasTiles::OnePerWarpgroup, ..Sm90Tma::new(4, 7) };
+        let end_of_items = before_ones - 2 * 64 * 128 - 2 * 8;
+        let padding = TILE_ALIGNMENT - end_of_items % TILE_ALIGNMENT;
+        assert_eq!(
+            with_bias.shared_bytes(),
+            end_of_items + padding + 4 * 64 * 128,
+            "a bias takes the place of the ones"
+        );
+        assert!(!with_bias.sums_by_product());
     }
 }

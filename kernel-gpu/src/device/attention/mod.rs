@@ -3,6 +3,7 @@
 //! Accumulators of `mma.sync` and `wgmma` have the same layout: of each 16×8 tile, lane 4g + t of a warp holds rows g and
 //! g + 8, columns 2t and 2t + 1. Mask, softmax and epilogue work on this layout.
 
+pub mod bias;
 pub mod block;
 pub mod copy;
 pub mod epilogue;

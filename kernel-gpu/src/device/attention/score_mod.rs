@@ -6,6 +6,7 @@
 //! Each condition is evaluated once for all scores of a warp, outside of the unrolled loops over them: with a branch per element,
 //! the branches dominated the time.
 
+use super::bias::Bias;
 use super::{Lane, ROWS_PER_LANE, Scores};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
@@ -50,7 +51,10 @@ pub trait ScoreMod: Copy {
     ) -> Self::Fetched<M_TILES, N_TILES>;
 
     /// Modifies the scores at `place`.
-    fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
+    ///
+    /// # Safety
+    /// All lanes of the warp call this together; `fetched` is what was fetched last, for the same place.
+    unsafe fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
         self,
         args: &ForwardArgs,
         scores: &mut Scores<M_TILES, N_TILES>,
@@ -77,7 +81,7 @@ impl ScoreMod for Unmodified {
     unsafe fn fetch<E: Element, const M_TILES: usize, const N_TILES: usize>(self, _: &ForwardArgs, _: Place, _: Lane) {}
 
     #[inline(always)]
-    fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
+    unsafe fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
         self,
         _: &ForwardArgs,
         _: &mut Scores<M_TILES, N_TILES>,
@@ -90,19 +94,15 @@ impl ScoreMod for Unmodified {
 
 /// Softcap, ALiBi and, for sequences that may have one, a bias; each only if the launch has it.
 #[derive(Clone, Copy)]
-pub struct Modified<const HAS_BIAS: bool> {
-    /// Address of the head's bias for row 0 and key 0; 0: none.
-    bias: u64,
+pub struct Modified<B> {
+    bias: B,
     /// The head's ALiBi slope, divided by the scale; 0: none.
     slope: f32,
 }
 
-/// Two neighbouring elements of the bias for each pair of scores that a lane holds.
-type BiasPairs<const M_TILES: usize, const N_TILES: usize> = [[[u32; ROWS_PER_LANE]; N_TILES]; M_TILES];
-
-impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
+impl<B: Bias> ScoreMod for Modified<B> {
     const MODIFIES: bool = true;
-    type Fetched<const M_TILES: usize, const N_TILES: usize> = BiasPairs<M_TILES, N_TILES>;
+    type Fetched<const M_TILES: usize, const N_TILES: usize> = B::Fetched<M_TILES, N_TILES>;
 
     #[inline(always)]
     fn of_head(args: &ForwardArgs, BlockWork { batch, head, .. }: BlockWork) -> Self {
@@ -113,8 +113,7 @@ impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
             // SAFETY: the launch's slopes have an element for the head, 4-byte aligned.
             _ => unsafe { f32::from_bits(memory::load_global_4(slopes + (batch * slopes_batch + head) as u64 * 4)) },
         };
-        let bias = if !HAS_BIAS || bias == 0 { 0 } else { bias + elements * 2 };
-        Self { bias, slope: slope * inverse_scale }
+        Self { bias: B::at(if bias == 0 { 0 } else { bias + elements * 2 }), slope: slope * inverse_scale }
     }
 
     #[inline(always)]
@@ -123,48 +122,21 @@ impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
         args: &ForwardArgs,
         place: Place,
         lane: Lane,
-    ) -> BiasPairs<M_TILES, N_TILES> {
-        let mut pairs = [[[0; ROWS_PER_LANE]; N_TILES]; M_TILES];
-        if !HAS_BIAS || self.bias == 0 {
-            return pairs;
-        }
-        let pitch = args.score_mod.bias_strides.row * 2;
-        // Uniform over the warp, as is whether all keys of the scores exist.
-        let in_pairs =
-            (self.bias | pitch).is_multiple_of(4) && place.first_key + N_TILES as u32 * MMA_N <= place.kv_length;
-        let first_key = place.first_key + lane.pair_column();
-        let load = |pairs: &mut BiasPairs<M_TILES, N_TILES>, one: fn(u64, u32, u32) -> u32| {
-            unrolled!(at most 4; for m in M_TILES => {
-                unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                    // Rows beyond the last load its bias, which is not used.
-                    let row = lane.row(place.first_row, m, r).min(place.length - 1);
-                    let address = self.bias + row as u64 * pitch + first_key as u64 * 2;
-                    unrolled!(at most 16; for n in N_TILES => {
-                        pairs[m][n][r] = one(address + n as u64 * 16, first_key + n as u32 * MMA_N, place.kv_length);
-                    });
-                });
-            });
-        };
-        if in_pairs {
-            // SAFETY: elements within a row of the bias, and pairs are aligned.
-            load(&mut pairs, |address, _, _| unsafe { memory::load_global_4(address) });
-        } else {
-            // SAFETY: elements of a row of the bias, loaded only before its end.
-            load(&mut pairs, |address, key, end| unsafe { load_pair_before_end(address, key, end) });
-        }
-        pairs
+    ) -> B::Fetched<M_TILES, N_TILES> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.bias.fetch::<E, M_TILES, N_TILES>(args, place, lane) }
     }
 
     #[inline(always)]
-    fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
+    unsafe fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
         self,
         args: &ForwardArgs,
         scores: &mut Scores<M_TILES, N_TILES>,
-        fetched: BiasPairs<M_TILES, N_TILES>,
+        fetched: B::Fetched<M_TILES, N_TILES>,
         place: Place,
         lane: Lane,
     ) {
-        let ScoreModArgs { softcap_exponent, inverse_scale, .. } = args.score_mod;
+        let softcap_exponent = args.score_mod.softcap_exponent;
         if softcap_exponent != 0.0 {
             for_each_tile(scores, |_, _, scores| {
                 unrolled!(at most 4; for i in 4 => { scores[i] = tanh_of_half(softcap_exponent * scores[i]) });
@@ -179,19 +151,12 @@ impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
                 self.shorten(args, scores, place, lane, math::abs);
             }
         }
-        if HAS_BIAS && self.bias != 0 {
-            for_each_tile(scores, |m, n, scores| {
-                unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                    let [left, right] = E::unpack(fetched[m][n][r]);
-                    scores[2 * r] = math::fma(left, inverse_scale, scores[2 * r]);
-                    scores[2 * r + 1] = math::fma(right, inverse_scale, scores[2 * r + 1]);
-                });
-            });
-        }
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.bias.add::<E, M_TILES, N_TILES>(args, scores, fetched, lane) };
     }
 }
 
-impl<const HAS_BIAS: bool> Modified<HAS_BIAS> {
+impl<B> Modified<B> {
     /// Subtracts the ALiBi term from the scores. `magnitude` is applied to the row's position minus the key.
     #[inline(always)]
     fn shorten<const M_TILES: usize, const N_TILES: usize>(
@@ -232,18 +197,4 @@ fn for_each_tile<const M_TILES: usize, const N_TILES: usize>(
 #[inline(always)]
 fn tanh_of_half(x: f32) -> f32 {
     math::fma(-2.0, math::reciprocal(math::exp2(x) + 1.0), 1.0)
-}
-
-/// The elements at `address`, of key `key`, and after it, of the next key; 0 for keys from `end` on.
-///
-/// # Safety
-/// The elements before the end are initialised, 2-byte aligned, and not written while the grid runs.
-#[inline(always)]
-unsafe fn load_pair_before_end(address: u64, key: u32, end: u32) -> u32 {
-    // SAFETY: each is read only if its key is before the end.
-    unsafe {
-        let left = memory::load_global_2_if(address, key < end);
-        let right = memory::load_global_2_if(address + 2, key + 1 < end);
-        left | right << 16
-    }
 }

@@ -31,6 +31,34 @@ pub unsafe fn copy_16_or_zeros(shared: u32, global: u64, inside: bool) {
     );
 }
 
+/// `cp.async.cg.shared.global` with a source size: copies the first `source_bytes` of 16 bytes, and fills the others with zeros.
+///
+/// # Safety
+/// As for [`copy_16`], but only `source_bytes` of `global`, at most 16, need be accessible.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub unsafe fn copy_part_of_16(shared: u32, global: u64, source_bytes: u32) {
+    instruction!(
+        "cp.async.cg.shared.global [{}], [{}], 16, {};",
+        in(reg32) shared, in(reg64) global, in(reg32) source_bytes,
+        options(nostack)
+    );
+}
+
+/// `cp.async.ca.shared.global` with a source size: [`copy_part_of_16`] for 4 bytes, through L1.
+///
+/// # Safety
+/// As for [`copy_part_of_16`], with 4-byte aligned addresses and at most 4 bytes.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub unsafe fn copy_part_of_4(shared: u32, global: u64, source_bytes: u32) {
+    instruction!(
+        "cp.async.ca.shared.global [{}], [{}], 4, {};",
+        in(reg32) shared, in(reg64) global, in(reg32) source_bytes,
+        options(nostack)
+    );
+}
+
 /// `cp.async.commit_group`: the calling thread's copies since the last commit become one group, possibly empty.
 #[inline(always)]
 pub fn commit_group() {

@@ -352,9 +352,10 @@ fn other_keys(entry: &Entry, sequence: u32) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Each change of scores alone, a bias of every form, and one whose rows begin between two elements of a pair.
+/// Each change of scores alone, a bias of every form, and one whose rows begin between two elements of a pair, unless
+/// its kernels need padded ones.
 fn score_mods(entry: &Entry, Shape { sequence, .. }: Shape) -> Result<Vec<Case>> {
-    let none = ScoreModForm::default();
+    let none = ScoreModForm { padded_bias: entry.config.has_bias_tiles(), ..ScoreModForm::NONE };
     let softcap = ScoreModForm { softcap: Some(2.0), ..none };
     let alone = if entry.sequence == Sequence::Packed {
         vec![softcap]

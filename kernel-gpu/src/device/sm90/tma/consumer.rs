@@ -53,8 +53,9 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
                 "scores of all steps are changed where all are masked"
             )
         };
-        wait_for_strip(context, step);
+        // What it fetches arrives while Q and K do.
         let mut strip = Strip::<K>::new(context, step, lane);
+        wait_for_strip(context, step);
         strip.start_scores(step);
         strip.wait();
         loop {

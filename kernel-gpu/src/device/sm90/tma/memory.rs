@@ -3,7 +3,8 @@
 //! First two strips of Q per warpgroup, or one if it computes only one. Then K and V of each stage, the row statistics of each strip,
 //! and the mbarriers: for every strip and every stage one for "full" (its bytes have arrived) and one for "empty" (its users have
 //! released it), for every strip also one for "computed" (O has replaced Q). Then, if sequences are looked up, the descriptions of
-//! each strip and of each item ahead, and the mbarriers of these items. Last, the ones that sum P.
+//! each strip and of each item ahead, and the mbarriers of these items. Last, the ones that sum P, or the
+//! tiles of a bias.
 
 use core::marker::PhantomData;
 
@@ -14,7 +15,7 @@ use crate::device::codegen::shared;
 use crate::device::ptx::element::Element;
 use crate::device::ptx::{mbarrier, memory, proxy};
 use contract::config::{WARP_SIZE, WARPGROUP_WARPS};
-use contract::tile::sm90_tma::{ITEM_BYTES, ITEMS_AHEAD, ONES_ALIGNMENT, ROW_STATISTICS_BYTES, STRIP_TILE_BYTES};
+use contract::tile::sm90_tma::{ITEM_BYTES, ITEMS_AHEAD, ROW_STATISTICS_BYTES, STRIP_TILE_BYTES};
 
 /// The block's dynamic shared memory.
 #[derive(Clone, Copy)]
@@ -40,7 +41,11 @@ impl<K: TmaKernel> Memory<K> {
     const ITEM: u32 = Self::STRIP_TILE + Self::STRIPS * STRIP_TILE_BYTES;
     const ITEM_FULL: u32 = Self::ITEM + ITEMS_AHEAD * ITEM_BYTES;
     const ITEM_EMPTY: u32 = Self::ITEM_FULL + ITEMS_AHEAD * mbarrier::BYTES;
-    const ONES: u32 = (Self::ITEM_EMPTY + ITEMS_AHEAD * mbarrier::BYTES).next_multiple_of(ONES_ALIGNMENT);
+    const ONES: u32 = {
+        let ones = K::TILE.behind_items();
+        assert!(ones >= Self::ITEM_EMPTY + ITEMS_AHEAD * mbarrier::BYTES, "the contract has room for all of this");
+        ones
+    };
 
     const STRIP_TILES_ARE_ALIGNED: () = assert!(Self::STRIP_TILE.is_multiple_of(STRIP_TILE_BYTES / 2));
 

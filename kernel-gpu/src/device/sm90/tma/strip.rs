@@ -18,7 +18,7 @@ use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Registers};
 use crate::device::sm90::products::{self, Probabilities};
 use crate::device::sm90::softmax::StripSoftmax;
-use crate::device::unrolled;
+use crate::device::{hidden, unrolled};
 
 /// The registers of a strip.
 pub struct Strip<K: OrderedKernel> {
@@ -276,12 +276,13 @@ impl<K: OrderedKernel> Strip<K> {
     #[inline(always)]
     pub unsafe fn mask(&mut self, context: &Context<'_, K>, step: Step<K>, next: Option<Step<K>>, lane: Lane) {
         let (args, at) = (context.args, place(context, step, lane));
-        self.score_mod.apply::<K::Element, 1, N_TILES>(args, &mut self.scores, self.fetched, at, lane);
+        // SAFETY: the whole warp is here, and fetched for this step last.
+        unsafe { self.score_mod.apply::<K::Element, 1, N_TILES>(args, &mut self.scores, self.fetched, at, lane) };
         if let Some(next) = next {
             // SAFETY: Q of the strip has arrived.
             unsafe { self.fetch(context, next, lane) };
         }
-        let (warp_row, rows) = (epilogue::warp_row(lane), (step.first_row, ROWS));
+        let (warp_row, rows) = (epilogue::warp_row(lane), (first_row::<K>(step), ROWS));
         apply_mask::<K, 1, N_TILES>(args, &mut self.scores, rows, warp_row, at.first_key, at.kv_length, lane);
     }
 
@@ -391,10 +392,17 @@ impl<K: OrderedKernel> Strip<K> {
 #[inline(always)]
 fn place<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>, lane: Lane) -> Place {
     Place {
-        first_row: step.first_row.wrapping_add(epilogue::warp_row(lane)),
+        first_row: first_row::<K>(step).wrapping_add(epilogue::warp_row(lane)),
         first_key: step.tile * KEYS,
         length: context.length,
         // Constant over all steps, unless it is looked up.
         kv_length: if K::Sequence::IS_LOOKED_UP { step.kv_length } else { context.kv_length },
     }
+}
+
+/// The first row of a step's strip. Where scores are changed and there are several warpgroups, what is derived from it would not fit the
+/// uniform registers.
+#[inline(always)]
+fn first_row<K: OrderedKernel>(step: Step<K>) -> u32 {
+    if K::ScoreMod::MODIFIES { hidden::again(step.first_row) } else { step.first_row }
 }

@@ -3,8 +3,10 @@
 use super::{Order, Step, whole, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
+use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::sequence::Sequence;
 use crate::device::codegen::thread;
+use crate::device::hidden;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
 use crate::device::sm90::tma::context::Context;
@@ -170,7 +172,8 @@ impl Streamed {
         let first_row = item_row + (first + place) * ROWS;
         let tiles = Self::tiles(context, first_row + ROWS, context.kv_length);
         let strip = round % 2 * K::WARPGROUPS + warpgroup;
-        let first_tile = Self::first_tile(context, first_row);
+        // That of the item: nobody would let the tiles before its own pass. They are masked.
+        let first_tile = Self::first_tile(context, if K::WARPGROUPS == 1 { first_row } else { item_row });
         Some(Step {
             number: round,
             kv_length: context.kv_length,
@@ -188,6 +191,18 @@ impl Streamed {
             strip_parity: round / 2 % 2,
             gives_back: 1,
         })
+    }
+
+    /// Number of tiles of the item after those of the strip of `step`. Where scores are changed and there are several warpgroups, it is
+    /// computed where it is needed: registers are short.
+    #[inline(always)]
+    fn idle_tiles<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>) -> u32 {
+        if !K::ScoreMod::MODIFIES || K::WARPGROUPS == 1 {
+            return step.idle_tiles;
+        }
+        let rows = K::WARPGROUPS * ROWS;
+        let item_end = hidden::again(step.first_row / rows * rows + rows);
+        Self::tiles(context, item_end, context.kv_length) - 1 - step.last_tile
     }
 
     /// The copy of strip `place` of a part of an item.
@@ -221,10 +236,7 @@ impl<K: TmaKernel> Order<K> for Streamed {
 
     #[inline(always)]
     unsafe fn first(context: &Context<'_, K>, lane: Lane, _turns: Turns) -> Option<Step<K>> {
-        const {
-            assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass");
-            assert!(K::WARPGROUPS == 1 || !K::Mask::HAS_BEGIN, "nobody lets the tiles before a strip's first pass");
-        }
+        const { assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass") };
         let warpgroup = lane.warp / WARPGROUP_WARPS;
         Self::part(context, 0).and_then(|part| Self::start::<K>(context, part, 0, warpgroup, (0, 0)))
     }
@@ -240,7 +252,7 @@ impl<K: TmaKernel> Order<K> for Streamed {
     #[inline(always)]
     unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>> {
         let (round, warpgroup) = (step.number + 1, step.strip % K::WARPGROUPS);
-        let next = Self::advance::<K>((step.stage, step.stage_parity), step.idle_tiles + 1);
+        let next = Self::advance::<K>((step.stage, step.stage_parity), Self::idle_tiles(context, step) + 1);
         Self::part(context, round).and_then(|part| Self::start::<K>(context, part, round, warpgroup, next))
     }
 
@@ -254,14 +266,15 @@ impl<K: TmaKernel> Order<K> for Streamed {
     #[inline(always)]
     unsafe fn leave(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
         // Strips of equal length have no idle tiles. A compile-time condition, since this is on the critical path to a strip's O.
-        let idle = if !K::Mask::ALL_KEYS && step.is_last() { step.idle_tiles } else { 0 };
+        let idle = if !K::Mask::ALL_KEYS && step.is_last() { Self::idle_tiles(context, step) } else { 0 };
         // SAFETY: the caller's promise is the same.
         unsafe { Self::leave_stages(context, step, idle, lane) };
     }
 
     #[inline(always)]
     unsafe fn leave_last(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
-        let idle = if K::Mask::ALL_KEYS { Self::tiles_of_others(context, step) } else { step.idle_tiles };
+        let idle =
+            if K::Mask::ALL_KEYS { Self::tiles_of_others(context, step) } else { Self::idle_tiles(context, step) };
         // SAFETY: the caller's promise is the same.
         unsafe { Self::leave_stages(context, step, idle, lane) };
     }
