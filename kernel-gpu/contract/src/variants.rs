@@ -125,7 +125,7 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_any_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Window;
             fa512_sm90a_tma_any_modified_256x64: Sm90Tma { 4 warpgroups, 7 stages, persistent, bias tiles }, F16, Any, Window, Modified;
             fa512_sm90a_tma_any_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent, bias tiles }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Window, Modified;
             fa512_sm90a_tma_packed_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Window;
             fa512_sm90a_tma_packed_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Window, Modified;
 
@@ -148,7 +148,7 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_any_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Window;
             fa512_sm90a_tma_bf16_any_modified_256x64: Sm90Tma { 4 warpgroups, 7 stages, persistent, bias tiles }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_any_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent, bias tiles }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_packed_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Window;
             fa512_sm90a_tma_bf16_packed_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Window, Modified;
 
@@ -165,7 +165,7 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d32_any_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Any, Window;
             fa512_sm90a_tma_d32_any_modified_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent, bias tiles }, F16, Any, Window, Modified;
             fa512_sm90a_tma_d32_any_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent, bias tiles }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_d32_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_d32_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, F16, Any, Window, Modified;
             fa512_sm90a_tma_d32_packed_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Window;
             fa512_sm90a_tma_d32_packed_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, F16, Packed, Window, Modified;
             fa512_sm90a_tma_d96_any_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, F16, Any, Full;
@@ -182,7 +182,7 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d96_packed_causal_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, F16, Packed, Causal;
             fa512_sm90a_tma_d96_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Window;
             fa512_sm90a_tma_d96_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent, bias tiles }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_d96_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_d96_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Window, Modified;
             fa512_sm90a_tma_d96_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Packed, Window;
             fa512_sm90a_tma_d96_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Packed, Window, Modified;
             fa512_sm90a_tma_d128_any_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, F16, Any, Full;
@@ -199,7 +199,7 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d128_packed_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Causal;
             fa512_sm90a_tma_d128_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Window;
             fa512_sm90a_tma_d128_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent, bias tiles }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_d128_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Window, Modified;
+            fa512_sm90a_tma_d128_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Window, Modified;
             fa512_sm90a_tma_d128_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Window;
             fa512_sm90a_tma_d128_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Window, Modified;
 
@@ -216,7 +216,7 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d32_any_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Any, Window;
             fa512_sm90a_tma_bf16_d32_any_modified_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent, bias tiles }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_d32_any_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent, bias tiles }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_d32_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_d32_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_d32_packed_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Window;
             fa512_sm90a_tma_bf16_d32_packed_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, Bf16, Packed, Window, Modified;
             fa512_sm90a_tma_bf16_d96_any_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, Bf16, Any, Full;
@@ -233,7 +233,7 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d96_packed_causal_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_d96_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Window;
             fa512_sm90a_tma_bf16_d96_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent, bias tiles }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_d96_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_d96_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_d96_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Packed, Window;
             fa512_sm90a_tma_bf16_d96_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Packed, Window, Modified;
             fa512_sm90a_tma_bf16_d128_any_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, Bf16, Any, Full;
@@ -250,7 +250,7 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d128_packed_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_d128_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Window;
             fa512_sm90a_tma_bf16_d128_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent, bias tiles }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_d128_any_modified_64x64_unaligned: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Window, Modified;
+            fa512_sm90a_tma_bf16_d128_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_d128_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Window;
             fa512_sm90a_tma_bf16_d128_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Window, Modified;
 

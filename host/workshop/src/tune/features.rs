@@ -139,9 +139,9 @@ mod tests {
         let tma = |passes| Configuration::Sm90Tma(Sm90Tma { passes, ..Sm90Tma::new(1, 2) });
         let cp_async = Configuration::Sm90CpAsync(Sm90CpAsync::new(1, 64, 2));
         let features = Features::new(&[tma(1), tma(2), cp_async]);
-        let of_both = ["block_n", "columns", "grid", "kind", "overlap"].map(|name| (name, 2, false));
+        let of_both = ["bias_tiles", "block_n", "columns", "grid", "kind", "overlap"].map(|name| (name, 2, false));
         assert_eq!(axes(&features), [of_both.as_slice(), &[("passes", 3, false)]].concat());
-        assert_eq!([0, 1, 2].map(|index| features.levels(index)[5]), [1, 2, 0]);
+        assert_eq!([0, 1, 2].map(|index| features.levels(index)[6]), [1, 2, 0]);
     }
 
     #[test]
