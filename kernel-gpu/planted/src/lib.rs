@@ -455,6 +455,7 @@ planted! {
             fence_of_one_warp_before_the_barrier: 1 x 64 threads, 2048 shared, 0 in, 1024 out;
             matrix_store_without_a_fence: 1 x 32 threads, 1536 shared, 0 in, 512 out;
             operands_without_a_fence: 1 x 128 threads, 11264 shared, 0 in, 2048 out;
+            panel_without_a_fence: 1 x 128 threads, 13312 shared, 10240 in, 2048 out;
             copy_over_what_was_written: 1 x 32 threads, 1536 shared, 512 in, 0 out;
             mbarrier_without_a_fence: 1 x 32 threads, 1536 shared, 512 in, 0 out;
         }

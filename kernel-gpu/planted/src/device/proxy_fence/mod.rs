@@ -1,7 +1,10 @@
 //! Ordinary writes to shared memory that the async proxy may not see.
 
 use kernel_gpu::codegen::thread::thread_idx_x;
-use kernel_gpu::ptx::{bulk_copy, mbarrier, proxy, stmatrix, sync, wgmma};
+use kernel_gpu::ptx::element::Element;
+use kernel_gpu::ptx::wgmma::{self, Accumulators, NMajor, Registers};
+use kernel_gpu::ptx::{bulk_copy, mbarrier, proxy, stmatrix, sync};
+use kernel_gpu::shared_tile::F16;
 
 use super::matrices::{self, A_BYTES, B_BYTES};
 use super::stages::{STAGE_BYTES, chunk, fill, gate, initialise, is_leader, load, stage, store_and_wait};
@@ -90,6 +93,29 @@ pub unsafe fn operands_without_a_fence<const PLANTED: bool>(arguments: Arguments
     let d = matrices::multiply_loaded();
     wgmma::commit_group();
     matrices::wait_and_write_out(arguments, d);
+}
+
+/// Only the columns behind those of the operand, a panel elsewhere, were written by ordinary stores: ones that sum the other operand's rows.
+#[inline(always)]
+pub unsafe fn panel_without_a_fence<const PLANTED: bool>(arguments: Arguments) {
+    const PANEL: u32 = A_BYTES + B_BYTES;
+    matrices::load(arguments);
+    ptx::store_shared_16(stage(0) + PANEL + thread_idx_x() * 16, [F16::ONES; 4]);
+    if !PLANTED {
+        proxy::fence_async_shared();
+    }
+    sync::block();
+    let values = matrices::operand::<NMajor>(A_BYTES).with_panel(stage(0) + PANEL);
+    let (mut d, mut sums, mut a) = ([[0.0; 4]; 8], ptx::zeros(), [[lane(); 4]]);
+    d.pin();
+    sums.pin();
+    a.pin();
+    wgmma::fence();
+    d.multiply_fragment_and::<F16, _>(&mut sums[0], a[0], values, true);
+    wgmma::commit_group();
+    wgmma::wait_group::<0>();
+    d.pin();
+    matrices::write_out(arguments, sums);
 }
 
 /// A stage is cleared by ordinary stores after its product, then filled by a copy: the copy may come first.
