@@ -139,6 +139,7 @@ mod shipped {
 #[cfg(feature = "candidates")]
 mod candidates {
     use crate::device::attention::kernel::Kernel;
+    #[allow(unused_imports, reason = "what no candidate of this list asks for")]
     use crate::device::attention::{bias, head_dim, mask, score_mod, sequence};
     use crate::device::codegen::kernel;
     #[cfg(feature = "sm_80")]
@@ -150,7 +151,7 @@ mod candidates {
     use contract::args::ForwardArgs;
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
     use contract::tile::{
-        Epilogue::*, Grid::*, Keys::*, Overlap::*, Queries::*, Rescale::*, Sm80, Sm90CpAsync, Sm90Tma,
+        BiasTiles::*, Epilogue::*, Grid::*, Keys::*, Overlap::*, Queries::*, Rescale::*, Sm80, Sm90CpAsync, Sm90Tma,
     };
 
     include!(env!("FA512_CANDIDATES"));

@@ -80,7 +80,7 @@ impl Overlap {
 pub enum BiasTiles {
     /// No.
     #[default]
-    None,
+    NoTiles,
     /// For each warpgroup a tile, with the bias of a step.
     OnePerWarpgroup,
 }

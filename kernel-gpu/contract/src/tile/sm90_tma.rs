@@ -77,7 +77,7 @@ impl Sm90Tma {
             epilogue: Epilogue::SharedMemory,
             overlap: Overlap::BetweenWarpgroups,
             columns: HEAD_DIM,
-            bias_tiles: BiasTiles::None,
+            bias_tiles: BiasTiles::NoTiles,
         }
     }
 
@@ -192,7 +192,7 @@ impl Sm90Tma {
     /// Bytes of the tiles of a bias, each with an element for every score of a warpgroup's step.
     pub const fn bias_bytes(self) -> u32 {
         match self.bias_tiles {
-            BiasTiles::None => 0,
+            BiasTiles::NoTiles => 0,
             BiasTiles::OnePerWarpgroup => self.warpgroups.saturating_mul(WARPGROUP_ROWS * row_bytes(Self::BLOCK_N)),
         }
     }
