@@ -6,7 +6,7 @@
 mod in_shared_memory;
 
 use super::ROWS_PER_LANE;
-use super::score_mod::Place;
+use super::place::Place;
 use super::{Lane, Scores};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;

@@ -7,6 +7,7 @@
 //! the branches dominated the time.
 
 use super::bias::Bias;
+use super::place::Place;
 use super::{Lane, ROWS_PER_LANE, Scores};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
@@ -15,19 +16,6 @@ use crate::device::unrolled;
 use contract::args::{ForwardArgs, ScoreModArgs};
 use contract::config::MMA_N;
 use contract::geometry::BlockWork;
-
-/// The position of a warp's scores: their rows and keys.
-#[derive(Clone, Copy)]
-pub struct Place {
-    /// First row of the warp in Q; for packed sequences its position among the keys.
-    pub first_row: u32,
-    /// The first key.
-    pub first_key: u32,
-    /// Number of rows of Q in the sequence.
-    pub length: u32,
-    /// Number of keys in the sequence.
-    pub kv_length: u32,
-}
 
 /// The score modifications of a head.
 pub trait ScoreMod: Copy {

@@ -1,7 +1,7 @@
 //! A bias that waits in shared memory.
 
 use super::{Bias, ELEMENT_BYTES, add_pair, load_pair_before_end, pitch};
-use crate::device::attention::score_mod::Place;
+use crate::device::attention::place::Place;
 use crate::device::attention::{Lane, Scores};
 use crate::device::codegen::shared;
 use crate::device::hidden;
