@@ -1,10 +1,8 @@
 //! Score modifications as named by commands and cases, independent of a problem's size.
 
 use contract::args::Strides;
+use contract::limits::ROW_ALIGNMENT;
 use contract::problem::{ScoreMod, Shape, Slopes};
-
-/// Elements of 16 bytes, which kernels copy at once.
-const ELEMENTS_OF_16_BYTES: u64 = 8;
 
 /// The dimensions along which a bias varies; it always varies by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -53,7 +51,7 @@ impl BiasForm {
     pub fn strides(self, shape: Shape, padded_rows: bool) -> Strides {
         let [batch, heads, queries] = self.dimensions(shape);
         let keys = u64::from(shape.kv_sequence);
-        let row = if padded_rows { keys.next_multiple_of(ELEMENTS_OF_16_BYTES) } else { keys };
+        let row = if padded_rows { keys.next_multiple_of(ROW_ALIGNMENT) } else { keys };
         let unless_one = |size: u64, stride: u64| if size == 1 { 0 } else { stride };
         Strides {
             batch: unless_one(batch, heads * queries * row),

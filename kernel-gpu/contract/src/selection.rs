@@ -294,13 +294,13 @@ fn unsuited_scores(
     problem: &Problem,
     multiprocessors: u32,
 ) -> Option<Unsuited> {
+    if problem.mask() == Mask::Window {
+        return Some(Unsuited::Window);
+    }
     let multiprocessors = u64::from(multiprocessors.max(1));
     let rows_of = |variant: &Variant<'_>| u64::from(variant.config.block_m());
     let rows = rows_of(large) * tiles(large, problem).div_ceil(multiprocessors);
     let all = rows_of(small).saturating_mul(tiles(small, problem));
-    if problem.mask() == Mask::Window {
-        return Some(Unsuited::Window);
-    }
     let are_too_many = rows.saturating_mul(multiprocessors).saturating_mul(100) > all.saturating_mul(115);
     are_too_many.then_some(Unsuited::Rounds { rows, mean: all / multiprocessors })
 }

@@ -326,7 +326,7 @@ mod tests {
     use super::*;
     use crate::fuzz::case::Dimension;
     use crate::launch::check_accepts;
-    use contract::config::{Element, Mask};
+    use contract::config::Element;
     use contract::manifest::Entry;
     use contract::variants::VARIANTS;
 
@@ -339,16 +339,7 @@ mod tests {
     }
 
     fn sequence_targets() -> Vec<Target> {
-        let target = |sequence, element| Target {
-            variant: format!("{sequence:?}"),
-            element,
-            sequence,
-            mask: Mask::Full,
-            scores: Scores::Unmodified,
-            head_dims: 64..=64,
-            shared_heads: true,
-            needs_aligned_bias: false,
-        };
+        let target = |sequence, element| Target { element, ..Target::plain(format!("{sequence:?}"), sequence) };
         let of_f16 =
             [Sequence::Any, Sequence::Exact(512), Sequence::Packed].map(|sequence| target(sequence, Element::F16));
         of_f16.into_iter().chain([target(Sequence::Any, Element::Bf16)]).collect()

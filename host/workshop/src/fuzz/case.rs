@@ -109,6 +109,23 @@ pub struct Target {
     pub needs_aligned_bias: bool,
 }
 
+#[cfg(test)]
+impl Target {
+    /// An fp16 kernel without a mask for heads of 64 columns.
+    pub(super) fn plain(variant: impl Into<String>, sequence: Sequence) -> Self {
+        Self {
+            variant: variant.into(),
+            element: Element::F16,
+            sequence,
+            mask: Mask::Full,
+            scores: Scores::Unmodified,
+            head_dims: 64..=64,
+            shared_heads: true,
+            needs_aligned_bias: false,
+        }
+    }
+}
+
 impl From<&Entry> for Target {
     fn from(entry: &Entry) -> Self {
         let Entry { name, element, sequence, mask, scores, .. } = entry;
@@ -288,10 +305,7 @@ mod tests {
     const SHAPE: Shape = Shape::new(2, 3, 5);
 
     fn case(views: [View; 4]) -> Case {
-        let (variant, sequence, mask) = ("kernel".into(), Sequence::Any, Mask::Causal);
-        let (element, scores, head_dims, shared_heads) = (Element::F16, Scores::Unmodified, 64..=64, true);
-        let target =
-            Target { variant, element, sequence, mask, scores, head_dims, shared_heads, needs_aligned_bias: false };
+        let target = Target { mask: Mask::Causal, ..Target::plain("kernel", Sequence::Any) };
         Case {
             target,
             shape: SHAPE,

@@ -169,22 +169,10 @@ mod tests {
     use super::super::campaign::{Campaign, GRID_CASES, Limits};
     use super::super::case::Target;
     use super::*;
-    use contract::config::{Element, Mask, Scores};
 
     /// Random cases of a kernel that accepts `sequence`.
     fn cases(sequence: Sequence) -> impl Iterator<Item = Case> {
-        let (variant, element, mask) = ("kernel".into(), Element::F16, Mask::Full);
-        let scores = Scores::Unmodified;
-        let target = Target {
-            variant,
-            element,
-            sequence,
-            mask,
-            scores,
-            head_dims: 1..=128,
-            shared_heads: true,
-            needs_aligned_bias: false,
-        };
+        let target = Target { head_dims: 1..=128, ..Target::plain("kernel", sequence) };
         let campaign = Campaign::new(vec![target], Limits::GPU, 9).unwrap();
         (GRID_CASES..).map(move |index| campaign.case(index))
     }

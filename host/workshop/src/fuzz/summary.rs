@@ -102,7 +102,7 @@ mod tests {
     use super::super::case::Target;
     use super::super::trial::Failure;
     use super::*;
-    use contract::config::{Element, Mask, Sequence};
+    use contract::config::Sequence;
 
     #[test]
     fn quantiles_are_values_that_occur() {
@@ -115,18 +115,7 @@ mod tests {
 
     #[test]
     fn cases_are_added_up_by_distribution() {
-        let (variant, element, sequence, mask) = ("kernel".into(), Element::F16, Sequence::Any, Mask::Full);
-        let scores = contract::config::Scores::Unmodified;
-        let target = Target {
-            variant,
-            element,
-            sequence,
-            mask,
-            scores,
-            head_dims: 64..=64,
-            shared_heads: true,
-            needs_aligned_bias: false,
-        };
+        let target = Target::plain("kernel", Sequence::Any);
         let case = Campaign::new(vec![target], Limits::GPU, 0).unwrap().case(0);
         let other = Case { distribution: Distribution::OneHot, ..case.clone() };
         let trial = |failures: Vec<Failure>, severity| Trial { failures, severity, severities: Severities::default() };

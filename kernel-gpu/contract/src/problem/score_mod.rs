@@ -1,14 +1,11 @@
 //! Score modifications: what is applied to scores before the softmax.
 
 use crate::config::ELEMENT_BYTES;
-use crate::limits::{MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP};
+use crate::limits::{MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP, ROW_ALIGNMENT};
 use crate::packed::Packing;
 use crate::refusal::Refusal;
 use crate::shape::Shape;
 use crate::tensor::Strides;
-
-/// Elements of 16 bytes, which kernels copy at once.
-const ELEMENTS_AT_ONCE: u64 = 16 / ELEMENT_BYTES;
 
 /// Score modifications of a problem. With s = scale · q·k, the score of query i and key j is cap · tanh(s / cap), minus
 /// slope · |i − j| (ALiBi), plus the bias, in this order.
@@ -68,7 +65,7 @@ impl ScoreMod {
     pub fn has_aligned_bias(&self, shape: Shape) -> bool {
         let Some(Strides { batch, head, row }) = self.bias else { return true };
         let dimensions = [(shape.batch, batch), (shape.heads, head), (shape.sequence, row)];
-        dimensions.into_iter().all(|(size, stride)| size == 1 || stride % ELEMENTS_AT_ONCE == 0)
+        dimensions.into_iter().all(|(size, stride)| size == 1 || stride % ROW_ALIGNMENT == 0)
     }
 
     /// Checks that kernels compute it for a problem of `shape` with this packing.

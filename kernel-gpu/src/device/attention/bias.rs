@@ -5,9 +5,8 @@
 #[cfg(feature = "sm_90a")]
 mod in_shared_memory;
 
-use super::ROWS_PER_LANE;
 use super::place::Place;
-use super::{Lane, Scores};
+use super::{Lane, ROWS_PER_LANE, Scores};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, memory};

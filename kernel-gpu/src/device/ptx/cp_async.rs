@@ -45,20 +45,6 @@ pub unsafe fn copy_part_of_16(shared: u32, global: u64, source_bytes: u32) {
     );
 }
 
-/// `cp.async.ca.shared.global` with a source size: [`copy_part_of_16`] for 4 bytes, through L1.
-///
-/// # Safety
-/// As for [`copy_part_of_16`], with 4-byte aligned addresses and at most 4 bytes.
-#[cfg(feature = "sm_90a")]
-#[inline(always)]
-pub unsafe fn copy_part_of_4(shared: u32, global: u64, source_bytes: u32) {
-    instruction!(
-        "cp.async.ca.shared.global [{}], [{}], 4, {};",
-        in(reg32) shared, in(reg64) global, in(reg32) source_bytes,
-        options(nostack)
-    );
-}
-
 /// `cp.async.commit_group`: the calling thread's copies since the last commit become one group, possibly empty.
 #[inline(always)]
 pub fn commit_group() {

@@ -401,8 +401,7 @@ fn place<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>, lane: Lane) 
     }
 }
 
-/// The first row of a step's strip. Where scores are changed and there are several warpgroups, what is derived from it would not fit the
-/// uniform registers.
+/// The first row of a step's strip. Where scores are changed, there are no registers to keep what is derived from it.
 #[inline(always)]
 fn first_row<K: OrderedKernel>(step: Step<K>) -> u32 {
     if K::ScoreMod::MODIFIES { hidden::again(step.first_row) } else { step.first_row }
