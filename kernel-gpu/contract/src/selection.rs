@@ -258,13 +258,14 @@ where
     };
     let tile = first.variant().config.block_m();
     let average = average_length(problem);
-    if let Some(average) = average.filter(|&average| is_short(average, &first.variant())) {
+    let Some(needed) = tiles_needed(average, &first.variant()) else {
         let smallest = plans().filter(is_alike).min_by_key(|plan| plan.variant().config.block_m());
-        return Some(Choice { plan: smallest.unwrap_or(first), reason: Reason::ShortSequences { average, tile } });
-    }
+        let reason = Reason::ShortSequences { average: average.unwrap_or_default(), tile };
+        return Some(Choice { plan: smallest.unwrap_or(first), reason });
+    };
     let tiles = |plan: &Plan<'_>| tiles(&plan.variant(), problem);
     let multiprocessors = gpu.multiprocessors;
-    if are_few(tiles(&first), average, &first.variant(), multiprocessors) {
+    if tiles(&first) * FOURTHS < u64::from(multiprocessors) * needed {
         let alike = |plan: &Plan<'_>| is_alike(plan) && tiles(plan) > tiles(&first);
         let smallest = plans()
             .filter(alike)
@@ -310,37 +311,42 @@ fn average_length(problem: &Problem) -> Option<u32> {
     problem.packing().map(|packing| problem.shape().sequence.div_ceil(packing.sequences))
 }
 
-/// Whether packed sequences of `average` rows fill too little of the tiles of `variant`. Measured (docs/results/packed.md): `wgmma`
-/// kernels, whose warpgroups share K and V and which take the longest items first, are faster from three fourths of a tile on, under a
-/// causal mask from a whole one; kernels for rows of 32 columns, which take little time to read, and `mma.sync` kernels from one and a
-/// half on. The small tiles of `mma.sync` kernels for wider rows have only 32 rows to read K and V for: large ones are faster from 128
-/// rows on, and from 64 on at 128 columns under the full mask.
-fn is_short(average: u32, variant: &Variant<'_>) -> bool {
+/// Tiles are counted in fourths of one for each multiprocessor.
+const FOURTHS: u64 = 4;
+
+/// How many tiles of `variant` must there be for each multiprocessor, in [`FOURTHS`], so that no smaller ones are faster. If the sequences
+/// are packed, they have `average` rows; `None` if these fill too little of a tile.
+fn tiles_needed(average: Option<u32>, variant: &Variant<'_>) -> Option<u64> {
+    let Some(average) = average else { return Some(FOURTHS) };
     let (config, rows) = (variant.config, u64::from(variant.config.block_m()));
-    let enough = match (config.kind(), config.columns(), variant.mask) {
-        (TileKind::Sm90Tma, HEAD_DIM.., Mask::Full) => rows * 3 / 4,
-        (TileKind::Sm90Tma, HEAD_DIM.., _) => rows,
-        (TileKind::Sm80, 128, Mask::Full) => 64,
-        (TileKind::Sm80, 96.., _) => 128,
-        _ => rows * 3 / 2,
-    };
-    u64::from(average) < enough
+    match config.kind() {
+        TileKind::Sm90Tma => {
+            let filled = |&&(eighths, _): &&(u64, u64)| u64::from(average) * 8 >= rows * eighths;
+            suited_to_packed(variant).iter().find(filled).map(|&(_, fourths)| fourths)
+        }
+        // The small tiles for wider rows have only 32 rows to read K and V for.
+        TileKind::Sm80 if config.columns() > HEAD_DIM => {
+            let enough = if config.columns() == 128 && variant.mask == Mask::Full { 64 } else { 128 };
+            (average >= enough).then_some(0)
+        }
+        _ => (u64::from(average) * 2 >= rows * 3).then_some(FOURTHS),
+    }
 }
 
-/// Whether `tiles` of `variant` are too few for a GPU of `multiprocessors`. If the sequences are packed, they have `average` rows.
-/// Measured on packed ones (docs/results/packed.md, "At random"): under a causal mask, the longest of few tiles of four warpgroups takes
-/// much longer than the mean, so that smaller ones are faster up to one and three fourths for each multiprocessor. A tile of two
-/// warpgroups takes hardly longer than one of one, and is never worse once a sequence fills it. Nor is a large `mma.sync` tile of wide
-/// rows, beside the small one of 32.
-fn are_few(tiles: u64, average: Option<u32>, variant: &Variant<'_>, multiprocessors: u32) -> bool {
+/// Where the tiles of a `wgmma` kernel suit packed sequences: from how many eighths of a tile that a sequence has on the average, with how
+/// many tiles for each multiprocessor, in [`FOURTHS`]. Measured at lengths drawn at random (docs/results/packed.md, "At random"): few tiles
+/// of four warpgroups take longer than more of one, the more so under a causal mask; two warpgroups share K and V of wide rows, which take
+/// long to read, even if half of them have nothing to do; rows of 32 columns are read fast.
+fn suited_to_packed(variant: &Variant<'_>) -> &'static [(u64, u64)] {
     let config = variant.config;
-    let fourths = match (average, config.kind(), config.block_m() / WARPGROUP_ROWS) {
-        (Some(average), TileKind::Sm90Tma, 2) if average >= config.block_m() => 0,
-        (Some(_), TileKind::Sm90Tma, 4) if variant.mask != Mask::Full => 7,
-        (Some(_), TileKind::Sm80, _) if config.columns() > HEAD_DIM => 0,
-        _ => 4,
-    };
-    tiles * 4 < u64::from(multiprocessors) * fourths
+    match (config.block_m() / WARPGROUP_ROWS, config.columns(), variant.mask) {
+        (4, ..HEAD_DIM, _) => &[(12, 7)],
+        (4, _, Mask::Full) => &[(6, 7)],
+        (4, ..) => &[(8, 7), (5, 10)],
+        (2, _, Mask::Full) => &[(8, 0), (6, 4), (2, 7)],
+        (2, ..) => &[(12, 0), (8, 7), (3, 10)],
+        _ => &[(0, 0)],
+    }
 }
 
 /// Query tiles of `problem` in the grid of `variant`.

@@ -207,6 +207,45 @@ fn keys_with_lengths_of_their_own() {
     }
 }
 
+/// Lengths for each way in which the finder of `sm_90a` looks for items (`kernel-gpu/contract/src/packed/longest_first.rs`), with 4 to 12
+/// blocks: few items; many of different lengths, some of several tiles; so many sequences that it looks several times, an odd number;
+/// too many to sort; all of one length.
+fn lengths_to_find() -> [Vec<u32>; 5] {
+    let every =
+        |count: u32, step: u32| (0..count).map(move |index| if index % step == 3 { 66 + index } else { 1 + index % 9 });
+    [
+        vec![300, 10, 0, 130, 64, 20, 1],
+        every(63, 8).collect(),
+        every(129, 30).collect(),
+        every(259, 90).collect(),
+        vec![30; 64],
+    ]
+}
+
+#[test]
+fn items_are_found_however_many_there_are() {
+    for (index, lengths) in lengths_to_find().into_iter().enumerate() {
+        for mask in [Mask::Full, Mask::Causal] {
+            let heads = if lengths.len() > 64 { 1 } else { 2 };
+            let shape = Shape::new(1, heads, lengths.iter().sum()).with_head_dim([64, 32, 128, 64, 96][index]);
+            let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().with_element(Element::ALL[index % 2]);
+            let inputs = Inputs::generate(problem, Distribution::Normal, 5).unwrap();
+            let lengths = inputs::Lengths::Shared(lengths.clone());
+            Case::new(inputs.with_lengths(&lengths).unwrap(), Distribution::Normal).assert_right(true);
+        }
+    }
+}
+
+#[test]
+fn items_are_found_beside_a_sequence_too_long_for_its_size_to_be_kept() {
+    let (queries, keys) = ([3, 1, 0, 70, 9, 1, 2, 5], [5, 16_385, 3, 70, 0, 1, 2, 5]);
+    let shape = Shape::new(1, 2, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+    let problem = Problem::new(shape, Mask::Full, Layout::Bshd).unwrap();
+    let inputs = Inputs::generate(problem, Distribution::Normal, 6).unwrap();
+    let lengths = inputs::Lengths::separate(&queries, &keys).unwrap();
+    Case::new(inputs.with_lengths(&lengths).unwrap(), Distribution::Normal).assert_right(true);
+}
+
 #[test]
 fn entries_of_a_padded_batch_use_some_of_their_rows() {
     let used = |used: &[u32]| Some(used.to_vec());

@@ -200,22 +200,23 @@ fn short_packed_sequences_get_small_tiles() {
     assert!(reason.contains("for which nothing was tuned"), "rows of the table are of one length: {reason}");
 }
 
-/// The rows measured on an H200 (docs/results/packed.md).
+/// Rows of the tile for 64 packed sequences of `average` rows, of 12 heads: as many as there are in `docs/results/packed.md`.
+fn packed_tile(architecture: u32, head_dim: u32, mask: Mask, (heads, average): (u32, u32)) -> u32 {
+    let shape = Shape::new(1, heads, 64 * average).with_head_dim(head_dim);
+    let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().packed(Packing::new(64, average)).unwrap();
+    let choice =
+        choose(VARIANTS.iter().copied(), &[], None.into_iter(), &problem, &gpu("", architecture), Workspace::None);
+    choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().config.block_m()
+}
+
 #[test]
 fn large_tiles_pay_sooner_where_warpgroups_share_keys() {
-    let chosen = |head_dim, mask, architecture, average| {
-        let shape = Shape::new(1, 12, 64 * average).with_head_dim(head_dim);
-        let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().packed(Packing::new(64, average)).unwrap();
-        let choice =
-            choose(VARIANTS.iter().copied(), &[], None.into_iter(), &problem, &gpu("", architecture), Workspace::None);
-        choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().config.block_m()
-    };
     let (full, causal) = (Mask::Full, Mask::Causal);
     for (architecture, head_dim, mask, enough, large, small) in [
         (90, 64, full, 192, 256, 64),
-        (90, 64, causal, 256, 256, 64),
-        (90, 128, full, 96, 128, 64),
-        (90, 128, causal, 128, 128, 64),
+        (90, 64, causal, 160, 256, 64),
+        (90, 128, full, 39, 128, 64),
+        (90, 128, causal, 55, 128, 64),
         (90, 32, full, 384, 256, 64),
         (80, 64, full, 192, 128, 64),
         (80, 96, full, 128, 128, 32),
@@ -224,29 +225,23 @@ fn large_tiles_pay_sooner_where_warpgroups_share_keys() {
         (80, 128, causal, 128, 64, 32),
     ] {
         let case = (architecture, head_dim, mask);
-        assert_eq!(chosen(head_dim, mask, architecture, enough), large, "{case:?}");
-        assert_eq!(chosen(head_dim, mask, architecture, enough - 1), small, "{case:?}");
+        assert_eq!(packed_tile(architecture, head_dim, mask, (12, enough)), large, "{case:?}");
+        assert_eq!(packed_tile(architecture, head_dim, mask, (12, enough - 1)), small, "{case:?}");
     }
 }
 
-/// Measured on an H200 (docs/results/packed.md, "At random").
 #[test]
 fn few_tiles_of_packed_sequences_are_made_smaller_where_that_pays() {
-    let rows = |head_dim, mask, (sequences, average)| {
-        let shape = Shape::new(1, 1, sequences * average).with_head_dim(head_dim);
-        let problem =
-            Problem::new(shape, mask, Layout::Bshd).unwrap().packed(Packing::new(sequences, average)).unwrap();
-        let choice = choose(VARIANTS.iter().copied(), &[], None.into_iter(), &problem, &gpu("", 90), Workspace::None);
-        choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().config.block_m()
-    };
     let (full, causal) = (Mask::Full, Mask::Causal);
-    assert_eq!((rows(64, full, (131, 256)), rows(64, full, (132, 256))), (64, 256), "one for each multiprocessor");
-    assert_eq!((rows(64, causal, (230, 256)), rows(64, causal, (231, 256))), (64, 256), "one and three fourths");
+    let tile = |head_dim, mask, work| packed_tile(90, head_dim, mask, work);
+    assert_eq!((tile(64, full, (3, 256)), tile(64, full, (4, 256))), (64, 256), "one and three fourths");
+    assert_eq!((tile(64, causal, (5, 255)), tile(64, causal, (6, 255))), (64, 256), "less than a tile: two and a half");
     assert_eq!(
-        (rows(128, full, (41, 127)), rows(128, full, (41, 128))),
+        (tile(128, full, (1, 127)), tile(128, full, (1, 128))),
         (64, 128),
         "two warpgroups: a whole tile is enough"
     );
+    assert_eq!((tile(128, causal, (1, 191)), tile(128, causal, (1, 192))), (64, 128), "or one and a half");
 }
 
 /// Measured on an H200 (docs/results/score-mods.md).

@@ -7,6 +7,7 @@ use super::{BiasTiles, Epilogue, Grid, Overlap, RESCALE_ON_OVERFLOW, Rejection};
 use crate::architecture::{ArchitectureLimits, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
 use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS};
 use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
+use crate::packed::longest_first::MOST_SEQUENCES;
 
 /// Bytes of a row's statistics: its shift and its sum, f32 each.
 pub const ROW_STATISTICS_BYTES: u32 = 8;
@@ -126,7 +127,7 @@ impl Sm90Tma {
     }
 
     /// Dynamic shared memory of a block, bytes: its tiles, the row statistics that the warps that compute O pass to those that
-    /// store LSE, its mbarriers, the descriptions of its strips and of the items ahead, and what lies [behind](Self::behind_items).
+    /// store LSE, its mbarriers, the descriptions of its strips and of the items ahead, the sizes of sequences, and what lies [behind](Self::behind_items).
     pub const fn shared_bytes(self) -> u32 {
         match self.ones_bytes().saturating_add(self.bias_bytes()) {
             0 => self.items_end(),
@@ -134,7 +135,7 @@ impl Sm90Tma {
         }
     }
 
-    /// Where the descriptions of items end in shared memory.
+    /// Where the descriptions of items and the sizes of sequences end in shared memory.
     const fn items_end(self) -> u32 {
         let statistics = self.query_rows().saturating_mul(ROW_STATISTICS_BYTES);
         let mbarriers = self.mbarriers().saturating_mul(MBARRIER_BYTES);
@@ -144,6 +145,12 @@ impl Sm90Tma {
             .saturating_add(mbarriers)
             .saturating_add(strip_tiles)
             .saturating_add(ITEMS_AHEAD * ITEM_BYTES)
+            .saturating_add(self.sizes_bytes())
+    }
+
+    /// Bytes of the sizes of packed sequences, two for each.
+    pub const fn sizes_bytes(self) -> u32 {
+        if self.splits_keys() { 0 } else { MOST_SEQUENCES * 2 }
     }
 
     /// Where the ones that sum P begin in shared memory, or the tiles of a bias.
@@ -327,7 +334,7 @@ mod tests {
     #[test]
     fn a_block_has_room_for_tiles_statistics_mbarriers_and_ones() {
         assert_eq!(HEAD.threads(), 20 * 32, "four warpgroups that compute and one that copies");
-        let before_ones = (512 + 2 * 8 * 64) * 128 + 512 * 8 + (8 + 2) * 32 + (3 * 8 + 2 * 8 + 2 * 2) * 8;
+        let before_ones = (512 + 2 * 8 * 64) * 128 + 512 * 8 + (8 + 2) * 32 + (3 * 8 + 2 * 8 + 2 * 2) * 8 + 256 * 2;
         let padding = TILE_ALIGNMENT - before_ones % TILE_ALIGNMENT;
         assert_eq!(HEAD.shared_bytes(), before_ones + padding + 16 * 128, "ones for 16 keys, in rows like those of V");
         let overlapping = Sm90Tma { overlap: Overlap::WithinStrip, ..HEAD };

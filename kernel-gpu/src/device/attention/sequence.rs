@@ -1,6 +1,7 @@
 //! Sequence lengths as types: a compile-time constant, an argument of the launch, or packed sequences; the last two have
 //! masked tails.
 
+use crate::device::attention::Lane;
 use crate::device::hidden;
 use crate::device::ptx::memory;
 use contract::args::ForwardArgs;
@@ -149,6 +150,23 @@ impl Packed {
     #[inline(always)]
     pub fn rows(args: &ForwardArgs, sequence: u32) -> (Rows, Rows) {
         (Self::queries(args).of(sequence), Self::all_keys(args).of(sequence))
+    }
+
+    /// Prefetches the lengths of the first sequences into L2. The previous grid may still be writing them.
+    ///
+    /// # Safety
+    /// All lanes of a warp call this together.
+    #[cfg(feature = "sm_90a")]
+    #[inline(always)]
+    pub unsafe fn prefetch_lengths(args: &ForwardArgs, lane: Lane) {
+        // A sector of L2 has 32 bytes.
+        let element = lane.index * 8;
+        for array in [args.cu_seqlens, args.cu_seqlens_k, args.seqused_q, args.seqused_k] {
+            if array != 0 && element < args.sequences {
+                // SAFETY: each array has an element for each sequence.
+                unsafe { memory::prefetch_global(array + u64::from(element) * 4) };
+            }
+        }
     }
 }
 

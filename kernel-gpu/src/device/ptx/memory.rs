@@ -154,6 +154,16 @@ pub unsafe fn load_global_4(address: u64) -> u32 {
     value
 }
 
+/// `prefetch.global.L2`: prefetches the cache line around an address, which need not have been written yet.
+///
+/// # Safety
+/// `address` is a global address.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub unsafe fn prefetch_global(address: u64) {
+    instruction!("prefetch.global.L2 [{}];", in(reg64) address, options(nostack));
+}
+
 /// `ld.global.v4.f32`.
 ///
 /// # Safety

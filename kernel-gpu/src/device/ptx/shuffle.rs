@@ -122,6 +122,10 @@ reduce! {
     sum, "add"
 }
 reduce! {
+    /// `redux.sync.min.u32` over the whole warp: the least value of a lane.
+    least, "min"
+}
+reduce! {
     /// `redux.sync.max.u32` over the whole warp: the greatest value of a lane.
     greatest, "max"
 }

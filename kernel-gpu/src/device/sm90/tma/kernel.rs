@@ -52,9 +52,13 @@ pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulat
     /// Whether warpgroups take turns on the tensor cores. Not under a mask that gives some warpgroups more work between their products
     /// than others, since they would wait for each other; nor if their own products overlap with their softmax, when it is unnecessary.
     const TAKES_TURNS: bool = Self::WARPGROUPS > 1 && Self::Mask::ALL_KEYS && !Self::OVERLAPS;
-    /// Whether a warp finds the items of packed sequences for the one that copies, the longest first: those of several strips. Smaller
-    /// ones even out, and share K and V in L2 if they come in the order of their rows (docs/results/packed.md).
-    const FINDS_ITEMS_AHEAD: bool = Self::Sequence::IS_LOOKED_UP && Self::WARPGROUPS > 1;
+    /// Whether a warp finds the items of packed sequences for the one that copies, the longest first. Not those of one strip under a mask
+    /// that gives the items of a sequence different costs: they share K and V in L2 if they come in the order of their rows
+    /// (docs/results/packed.md).
+    const FINDS_ITEMS_AHEAD: bool = Self::Sequence::IS_LOOKED_UP && (Self::WARPGROUPS > 1 || Self::Mask::ALL_KEYS);
+    /// From how many tiles of keys on the items of a packed sequence are sorted by their own costs, even if there are many. Tiles of wide
+    /// rows take so long to read that they should stay together (docs/results/packed.md).
+    const LONG_SEQUENCE_TILES: u32 = if Self::IS_CAUSAL && Self::HeadDim::COLUMNS <= HEAD_DIM { 17 } else { u32::MAX };
     /// The order of items if K and V are streamed. Tiles of wide rows take so long to read that blocks should share them.
     const STREAMED_ORDER: WorkOrder = match Self::Mask::ORDER {
         WorkOrder::LongestFirst if Self::HeadDim::COLUMNS > HEAD_DIM => WorkOrder::LongestFirstTogether,

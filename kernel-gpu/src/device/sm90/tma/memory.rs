@@ -41,9 +41,10 @@ impl<K: TmaKernel> Memory<K> {
     const ITEM: u32 = Self::STRIP_TILE + Self::STRIPS * STRIP_TILE_BYTES;
     const ITEM_FULL: u32 = Self::ITEM + ITEMS_AHEAD * ITEM_BYTES;
     const ITEM_EMPTY: u32 = Self::ITEM_FULL + ITEMS_AHEAD * mbarrier::BYTES;
+    const SIZES: u32 = Self::ITEM_EMPTY + ITEMS_AHEAD * mbarrier::BYTES;
     const ONES: u32 = {
         let ones = K::TILE.behind_items();
-        assert!(ones >= Self::ITEM_EMPTY + ITEMS_AHEAD * mbarrier::BYTES, "the contract has room for all of this");
+        assert!(ones >= Self::SIZES + K::TILE.sizes_bytes(), "the contract has room for all of this");
         ones
     };
 
@@ -151,6 +152,12 @@ impl<K: TmaKernel> Memory<K> {
     #[inline(always)]
     pub fn item_empty(self, number: u32) -> u32 {
         self.base + Self::ITEM_EMPTY + number % ITEMS_AHEAD * mbarrier::BYTES
+    }
+
+    /// Address of a word for the sizes of two sequences, if they are looked up.
+    #[inline(always)]
+    pub fn sizes(self, word: u32) -> u32 {
+        self.base + Self::SIZES + word * size_of::<u32>() as u32
     }
 
     /// The mbarrier for: K and V of a stage have arrived.

@@ -80,8 +80,11 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
                 }
                 grid::let_next_begin();
             }
-        } else if warp == storer && warpgroup::elect() {
-            context.memory.initialise_others(|stage| K::Order::users(&context, stage) * WARPGROUP_WARPS);
+        } else if warp == storer {
+            K::Order::prefetch_lengths(&context, lane);
+            if warpgroup::elect() {
+                context.memory.initialise_others(|stage| K::Order::users(&context, stage) * WARPGROUP_WARPS);
+            }
         }
         if K::SUMS_BY_PRODUCT && warp < producer {
             context.memory.write_ones(lane.thread);

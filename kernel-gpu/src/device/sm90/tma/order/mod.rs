@@ -149,6 +149,13 @@ pub trait Order<K: TmaKernel> {
     /// Calls `action` for every strip of the block, in the order in which they are computed.
     fn for_each_strip(context: &Context<'_, K>, action: impl FnMut(StripCopy));
 
+    /// Prefetches what [`Self::find_items`] or [`Self::for_each_load`] will look up. Called first: the previous grid may still be running.
+    ///
+    /// # Safety
+    /// All lanes of one warp of the block call this together.
+    #[inline(always)]
+    unsafe fn prefetch_lengths(_: &Context<'_, K>, _: Lane) {}
+
     /// Finds the items of the block, where sequences are looked up.
     ///
     /// # Safety

@@ -11,10 +11,19 @@ use crate::device::sm90::tma::context::Context;
 use crate::device::sm90::tma::copies::StripCopy;
 use crate::device::sm90::tma::kernel::{ROWS, TmaKernel};
 use crate::device::sm90::tma::memory::Memory;
+use contract::args::ForwardArgs;
 use contract::config::WARP_SIZE;
-use contract::packed::longest_first::{CostClass, Items, is_sorted};
+use contract::packed::longest_first::{CostClass, Items, Key, Size, Survey, is_sorted};
 use contract::packed::{Rows, SequenceTile};
 use contract::tile::sm90_tma::ITEMS_AHEAD;
+
+/// Whether the finder queues the block's items. It need not where they are not sorted and have a single strip: to look them up by their
+/// slots takes the producer less time than its walk through the sequences takes the finder.
+#[inline(always)]
+pub fn is_used<K: TmaKernel>(context: &Context<'_, K>) -> bool {
+    let ForwardArgs { work_items, sequences, .. } = context.args;
+    K::FINDS_ITEMS_AHEAD && (K::WARPGROUPS > 1 || is_sorted(work_items.get(), *sequences, thread::grid_dim_x(), 1))
+}
 
 /// Queues the block's items, and behind the last one [`END`].
 ///
@@ -84,38 +93,100 @@ pub unsafe fn pop<K: TmaKernel>(memory: Memory<K>, number: u32) -> Option<Item> 
     }
 }
 
-/// The position of a warp among all items. It looks at 32 sequences at a time, one a lane.
+/// Sequences that a lane looks at together, since reading their lengths takes longer than anything else here.
+const SEQUENCES_PER_LANE: u32 = 2;
+
+/// Sequences that a warp looks at together.
+const SEQUENCES_PER_STEP: u32 = SEQUENCES_PER_LANE * WARP_SIZE;
+
+/// The position of a warp among all items. Most items are found among the sequences of the one before: what is known of them is kept,
+/// since every instruction of this warp is one that the computing warps of its scheduler wait for.
 struct Walk {
+    key: Key,
     class: CostClass,
-    /// The first of these sequences.
+    /// Whether the sizes of all sequences are in shared memory.
+    has_sizes: bool,
+    /// The first of the sequences that it looks at.
     sequence: u32,
     /// How many items from the first of these on come before the block's next.
     ahead: u32,
     /// How many items there are from the first of these on, at most.
     left: u32,
+    /// How many items of the class these sequences have.
+    all: u32,
+    /// How many of them the lane's first sequence has.
+    of_first: u32,
+    /// How many of them the lanes up to this one have, if the next item is among them.
+    through: u32,
 }
 
 impl Walk {
-    /// At the first item.
+    /// Before the first item.
     ///
     /// # Safety
     /// All lanes of a warp call this together.
     #[inline(always)]
     unsafe fn new<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) -> Self {
-        let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
-        let unsorted = Self { class: CostClass::ALL, sequence: 0, ahead: block, left: u32::MAX };
-        if !is_sorted(context.args.work_items.get(), context.args.sequences, blocks) {
-            return unsorted;
+        let (block, blocks, items) = (thread::block_idx_x(), thread::grid_dim_x(), context.args.work_items.get());
+        let (mut key, mut class, mut has_sizes, mut left) = (Key::Item, CostClass::ALL, false, u32::MAX);
+        if is_sorted(items, context.args.sequences, blocks, K::WARPGROUPS) {
+            let mut sequence = 0;
+            let mut all = Survey::NOTHING;
+            while sequence < context.args.sequences {
+                let [first, second] = sizes_of_lane(context, lane, sequence);
+                // SAFETY: a word that only this lane accesses.
+                unsafe {
+                    memory::store_shared_4(sizes_of(context.memory, lane, sequence), Size::pack([first, second]))
+                };
+                all = all.and(first, K::WARPGROUPS).and(second, K::WARPGROUPS);
+                sequence += SEQUENCES_PER_STEP;
+            }
+            // SAFETY: the caller's; all lanes have the same arguments.
+            unsafe {
+                let (least, most) = (shuffle::least(all.least), shuffle::greatest(all.most));
+                let costliest = CostClass::of(most);
+                if let Some(better) =
+                    Key::of(items, blocks, most, CostClass::of(least) == costliest, K::LONG_SEQUENCE_TILES)
+                {
+                    (key, class) = (better, costliest);
+                }
+                has_sizes = shuffle::greatest(all.longest) <= Size::MOST_PACKED;
+                left = shuffle::sum(all.items) * context.args.heads.get().get();
+            }
         }
-        let (mut sequence, mut greatest, mut number) = (lane.index, 1, 0);
-        while sequence < context.args.sequences {
-            let (.., items) = look_up(context, sequence);
-            greatest = items.most().max(greatest);
-            number += items.of(CostClass::ALL).number() * context.args.heads.get().get();
-            sequence += WARP_SIZE;
+        // As behind sequences that have no items.
+        let sequence = 0_u32.wrapping_sub(SEQUENCES_PER_STEP);
+        Self { key, class, has_sizes, sequence, ahead: block, left, all: 0, of_first: 0, through: 0 }
+    }
+
+    /// What the items are sorted by. Those of one strip have the cost of their sequence.
+    #[inline(always)]
+    fn key<K: TmaKernel>(&self) -> Key {
+        if K::WARPGROUPS > 1 { self.key } else { Key::Sequence }
+    }
+
+    /// Counts the items of the class that the sequences have.
+    ///
+    /// # Safety
+    /// All lanes of a warp call this together.
+    #[inline(always)]
+    unsafe fn look<K: TmaKernel>(&mut self, context: &Context<'_, K>, lane: Lane) {
+        let heads = context.args.heads.get().get();
+        let [first, second] = match self.has_sizes {
+            // SAFETY: the lane wrote this word.
+            true => Size::unpack(unsafe { memory::load_shared_4(sizes_of(context.memory, lane, self.sequence)) }),
+            false => sizes_of_lane(context, lane, self.sequence),
+        };
+        let [first, second] = [items_of::<K>(first), items_of::<K>(second)];
+        self.of_first = first.of(self.class, self.key::<K>()).number() * heads;
+        let number = self.of_first + second.of(self.class, self.key::<K>()).number() * heads;
+        // SAFETY: the caller's; `ahead` is the same in all lanes.
+        unsafe {
+            self.all = shuffle::sum(number);
+            if self.ahead < self.all {
+                self.through = shuffle::sum_through(number, lane.index);
+            }
         }
-        // SAFETY: the caller's; all lanes have the same arguments.
-        unsafe { Self { class: CostClass::of(shuffle::greatest(greatest)), left: shuffle::sum(number), ..unsorted } }
     }
 
     /// The block's item of a round; rounds must be asked for in order.
@@ -124,57 +195,94 @@ impl Walk {
     /// All lanes of a warp call this together.
     #[inline(always)]
     unsafe fn next<K: TmaKernel>(&mut self, context: &Context<'_, K>, lane: Lane, round: u32) -> Option<Item> {
-        let heads = context.args.heads.get().get();
         // SAFETY: the caller's; what decides about loops and returns is the same in all lanes.
         unsafe {
-            loop {
-                let mine = self.sequence + lane.index;
-                let number = match mine < context.args.sequences {
-                    true => look_up(context, mine).2.of(self.class).number() * heads,
-                    false => 0,
-                };
-                let through = shuffle::sum_through(number, lane.index);
-                let all = shuffle::from(through, WARP_SIZE - 1);
-                if self.ahead < all {
-                    let before = vote::count(through <= self.ahead);
-                    let place = self.ahead - shuffle::from(through - number, before);
-                    // The block with the costliest item of a round gets the cheapest of the next.
-                    let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
-                    self.ahead += 1 + 2 * if round.is_multiple_of(2) { blocks - 1 - block } else { block };
-                    // Bad lengths may overlap, and so hold more items than there can be: stop at that number.
-                    if hidden::again(round) * blocks >= context.args.work_items.get() {
-                        self.ahead = u32::MAX;
-                    }
-                    return Some(item(context, self.class, self.sequence + before, place));
-                }
-                self.ahead -= all;
-                self.left = self.left.wrapping_sub(all);
+            while self.ahead >= self.all {
+                self.ahead -= self.all;
+                self.left = self.left.wrapping_sub(self.all);
                 // Not at the end of the last class: the block would wait for a walk through classes without items.
                 if self.ahead >= self.left {
                     return None;
                 }
-                self.sequence += WARP_SIZE;
+                self.sequence = self.sequence.wrapping_add(SEQUENCES_PER_STEP);
                 if self.sequence >= context.args.sequences {
                     self.sequence = 0;
                     self.class = self.class.next()?;
                 }
+                self.look(context, lane);
             }
+            let holder = vote::count(self.through <= self.ahead);
+            let before = shuffle::from(self.through, holder.wrapping_sub(1) % WARP_SIZE);
+            let place = self.ahead - if holder > 0 { before } else { 0 };
+            let of_first = shuffle::from(self.of_first, holder);
+            // The block with the costliest item of a round gets the cheapest of the next.
+            let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
+            self.ahead += 1 + 2 * if round.is_multiple_of(2) { blocks - 1 - block } else { block };
+            // Bad lengths may overlap, and so hold more items than there can be: stop at that number.
+            if hidden::again(round) * blocks >= context.args.work_items.get() {
+                self.ahead = u32::MAX;
+            }
+            let is_second = place >= of_first;
+            let sequence = self.sequence + SEQUENCES_PER_LANE * holder + u32::from(is_second);
+            // Items that bad lengths pretend may be more than 32 bits count.
+            let sequence = sequence.min(context.args.sequences - 1);
+            Some(item(
+                context,
+                (self.class, self.key::<K>()),
+                sequence,
+                if is_second { place - of_first } else { place },
+            ))
         }
     }
 }
 
+/// The sizes of a lane's sequences, of those from `first` on.
+#[inline(always)]
+fn sizes_of_lane<K: TmaKernel>(
+    context: &Context<'_, K>,
+    lane: Lane,
+    first: u32,
+) -> [Size; SEQUENCES_PER_LANE as usize] {
+    // Products with it would otherwise occupy registers throughout the walk.
+    let mine = hidden::again(first + SEQUENCES_PER_LANE * lane.index);
+    let size = |sequence| match sequence < context.args.sequences {
+        true => size_of(look_up(context, sequence)),
+        false => Size::NOTHING,
+    };
+    [size(mine), size(mine + 1)]
+}
+
+/// Where these are in shared memory.
+#[inline(always)]
+fn sizes_of<K: TmaKernel>(memory: Memory<K>, lane: Lane, first: u32) -> u32 {
+    memory.sizes(first / SEQUENCES_PER_LANE + lane.index)
+}
+
 /// Item `place` of a sequence among those of a class, heads fastest.
 #[inline(always)]
-fn item<K: TmaKernel>(context: &Context<'_, K>, class: CostClass, sequence: u32, place: u32) -> Item {
+fn item<K: TmaKernel>(context: &Context<'_, K>, (class, key): (CostClass, Key), sequence: u32, place: u32) -> Item {
     let (before, head) = context.args.heads.divide(place);
-    let (Rows { begin, length }, keys, items) = look_up(context, sequence);
-    let first_row = items.of(class).item(before) * K::WARPGROUPS * ROWS;
+    let (rows, keys) = look_up(context, sequence);
+    let items = items_of::<K>(size_of((rows, keys)));
+    let first_row = items.of(class, key).item(before) * K::WARPGROUPS * ROWS;
+    let Rows { begin, length } = rows;
     Item { head, tile: SequenceTile { sequence, begin, length, first_row }, keys }
 }
 
-/// The queries and keys of a sequence, and the items of each of its heads.
+/// The queries and keys of a sequence.
 #[inline(always)]
-fn look_up<K: TmaKernel>(context: &Context<'_, K>, sequence: u32) -> (Rows, Rows, Items) {
-    let (queries, keys) = Packed::rows(context.args, sequence);
-    (queries, keys, Items::new(queries.length, keys.length, K::IS_CAUSAL, K::WARPGROUPS))
+fn look_up<K: TmaKernel>(context: &Context<'_, K>, sequence: u32) -> (Rows, Rows) {
+    Packed::rows(context.args, sequence)
+}
+
+/// The size of a sequence of these queries and keys.
+#[inline(always)]
+fn size_of((queries, keys): (Rows, Rows)) -> Size {
+    Size::new(queries.length, keys.length)
+}
+
+/// The items of each head of a sequence.
+#[inline(always)]
+fn items_of<K: TmaKernel>(size: Size) -> Items {
+    Items::new(size, K::IS_CAUSAL, K::WARPGROUPS)
 }

@@ -308,8 +308,14 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
     }
 
     #[inline(always)]
+    unsafe fn prefetch_lengths(context: &Context<'_, K>, lane: Lane) {
+        // SAFETY: the caller's.
+        unsafe { Packed::prefetch_lengths(context.args, lane) };
+    }
+
+    #[inline(always)]
     unsafe fn find_items(context: &Context<'_, K>, lane: Lane) {
-        if K::FINDS_ITEMS_AHEAD {
+        if longest_first::is_used(context) {
             // SAFETY: the caller's.
             unsafe { longest_first::find_items(context, lane) };
         }
@@ -324,7 +330,7 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
     ) {
         let (mut round, mut number) = (0, 0);
         let (mut stage, mut is_first) = ((0, 0), true);
-        let mut next_item = |number| match K::FINDS_ITEMS_AHEAD {
+        let mut next_item = |number| match longest_first::is_used(context) {
             // SAFETY: the one thread that copies pops all items, in order.
             true => unsafe { longest_first::pop(context.memory, number) },
             false => Self::find(context, &mut round),
