@@ -20,6 +20,8 @@ struct Layout {
     row_bytes: usize,
     /// Rows are contiguous along M or N instead of along K.
     transposed: bool,
+    /// Where the second panel of a transposed operand begins, if not behind the first.
+    second_panel: Option<usize>,
 }
 
 impl Layout {
@@ -28,7 +30,7 @@ impl Layout {
         match (self.row_bytes, self.transposed) {
             (16, _) => (128, 256),
             (row, false) => (16, 8 * row),
-            (row, true) => (16 * row, 8 * row),
+            (row, true) => (self.second_panel.unwrap_or(DEPTH * row), 8 * row),
         }
     }
 
@@ -78,9 +80,9 @@ struct Product {
     times: usize,
 }
 
-const PLAIN: Layout = Layout { row_bytes: 128, transposed: false };
+const PLAIN: Layout = Layout { row_bytes: 128, transposed: false, second_panel: None };
 /// Rows no longer than a product is deep.
-const NARROW: Layout = Layout { row_bytes: 32, transposed: false };
+const NARROW: Layout = Layout { row_bytes: 32, ..PLAIN };
 const USUAL: Product = Product {
     columns: 8,
     input: "f16",
@@ -98,7 +100,7 @@ pub fn cases() -> Vec<Case> {
     let mut products = Vec::new();
     for row_bytes in [16, 32, 64, 128] {
         for transposed in [[false, false], [false, true], [true, false], [true, true]] {
-            let layouts = transposed.map(|transposed| Layout { row_bytes, transposed });
+            let layouts = transposed.map(|transposed| Layout { row_bytes, transposed, second_panel: None });
             products.push(Product { columns: 72, layouts, numbers: Numbers::Exact, ..USUAL });
         }
     }
@@ -110,6 +112,13 @@ pub fn cases() -> Vec<Case> {
         products.push(Product { columns, layouts, input: "bf16", ..USUAL });
         products.push(Product { columns, layouts, fragments: true, ..USUAL });
         products.push(Product { columns, layouts, result: "f16", ..USUAL });
+    }
+    // V in rows of 64 and 128 bytes beside a panel of ones somewhere else: how the kernels sum P.
+    for (columns, row_bytes) in [(40, 64), (72, 128)] {
+        let values = Layout { row_bytes, transposed: true, second_panel: Some(8192) };
+        for input in ["f16", "bf16"] {
+            products.push(Product { columns, layouts: [PLAIN, values], fragments: true, input, ..USUAL });
+        }
     }
     for numbers in Numbers::ALL {
         for (input, result) in [("f16", "f32"), ("bf16", "f32"), ("f16", "f16")] {
@@ -142,7 +151,11 @@ impl Product {
 
     fn name(self) -> String {
         let Product { layouts, fragments, signs: [a, b], adds, numbers, times, .. } = self;
-        let layout = |layout: Layout| format!("{}{}", layout.row_bytes, if layout.transposed { "t" } else { "" });
+        let layout = |Layout { row_bytes, transposed, second_panel }: Layout| {
+            let transposed = if transposed { "t" } else { "" };
+            let second_panel = second_panel.map(|begin| format!(" second panel {begin}")).unwrap_or_default();
+            format!("{row_bytes}{transposed}{second_panel}")
+        };
         let a_place = if fragments { "registers".to_owned() } else { layout(layouts[0]) };
         let adds = if adds { "add" } else { "replace" };
         format!(
