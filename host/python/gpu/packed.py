@@ -27,19 +27,20 @@ def uniform(seed, sequences, least, most):
     return [draw.randint(least, most) for _ in range(sequences)]
 
 
-def log_normal(seed, sequences):
-    """Text lengths: 139 tokens on average, at most 512."""
+def log_normal(seed, sequences, mean=4.6, deviation=0.8, after=0):
+    """Text lengths, at most 512; those behind the first `after` of the seed."""
     draw = random.Random(seed)
-    return [min(512, max(4, int(draw.lognormvariate(4.65, 0.75)))) for _ in range(sequences)]
+    lengths = [min(512, max(4, int(draw.lognormvariate(mean, deviation)))) for _ in range(after + sequences)]
+    return lengths[after:]
 
 
 WORK = {
     "64 of 32 to 512, 12 heads": (12, uniform(1, 64, 32, 512)),
-    "256 of 8 to 128, 12 heads": (12, uniform(2, 256, 8, 128)),
+    "256 of 8 to 128, 12 heads": (12, uniform(1, 256, 8, 128)),
     "64 of 512, 12 heads": (12, [512] * 64),
-    "64 of 384 to 512, 16 heads": (16, uniform(3, 64, 384, 512)),
-    "64 texts, 12 heads": (12, log_normal(4, 64)),
-    "256 texts, 12 heads": (12, log_normal(5, 256)),
+    "64 of 384 to 512, 16 heads": (16, uniform(1, 64, 384, 512)),
+    "64 texts, 12 heads": (12, log_normal(3, 64)),
+    "256 texts, 12 heads": (12, log_normal(3, 256, after=64)),
     "1 of 512, 12 heads": (12, [512]),
     "2048 of 1 to 32, 8 heads": (8, uniform(6, 2048, 1, 32)),
     "8 of 1024 to 4096, 8 heads": (8, uniform(7, 8, 1024, 4096)),
@@ -269,7 +270,7 @@ def encoders(run):
     AttentionInterface.register("fa2_packed", packed_by_fa2)
     place, found = device(run.dry), {}
     run.found = {"milliseconds": found}
-    lengths = log_normal(4, 2 if run.dry else 64)
+    lengths = log_normal(3, 2 if run.dry else 64)
     one, longest, rows = cu_seqlens(lengths, place), max(lengths), sum(lengths)
     mask = torch.arange(longest, device=place)[None, :] < torch.tensor(lengths, device=place)[:, None]
     ids = torch.randint(5, 1000, mask.shape, device=place) * mask

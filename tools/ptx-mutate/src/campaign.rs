@@ -18,8 +18,8 @@ use crate::trial::{Trial, Verdict};
 pub enum Selection {
     /// At most so many of each rule and entry.
     PerRule(usize),
-    /// So many of all together.
-    Sample(usize),
+    /// So many of all together, or of those that come from source files whose path contains a text.
+    Sample(usize, Option<String>),
     /// All of a line of the PTX, counted from 1, of the entry with this name.
     Line(String, usize),
 }
@@ -53,7 +53,7 @@ impl Campaign {
         let is_usual = |entry: &Entry| entry.element == Element::default() && has_own_code(&entry.config);
         let is_drawn = |entry: &Entry| match &selection {
             Selection::PerRule(_) => true,
-            Selection::Sample(_) => is_usual(entry),
+            Selection::Sample(..) => is_usual(entry),
             Selection::Line(name, _) => entry.name == *name,
         };
         let (mut texts, mut mutants, mut total) = (Vec::new(), Vec::new(), 0);
@@ -64,7 +64,11 @@ impl Campaign {
             total += of_entry.len();
             let selected = match &selection {
                 Selection::PerRule(count) => sample_by_rule(of_entry, *count, seed),
-                Selection::Sample(_) => of_entry,
+                Selection::Sample(_, None) => of_entry,
+                Selection::Sample(_, Some(path)) => {
+                    let is_from = |mutant: &Mutant| mutant.sources.iter().any(|source| source.file.contains(path));
+                    of_entry.into_iter().filter(is_from).collect()
+                }
                 Selection::Line(_, line) => of_entry.into_iter().filter(|mutant| mutant.line == *line).collect(),
             };
             mutants.extend(selected.into_iter().map(|mutant| (texts.len(), mutant)));
@@ -76,7 +80,12 @@ impl Campaign {
                 "no rule changes line {line} of {entry}, or there is no such entry in this PTX"
             );
         }
-        if let Selection::Sample(count) = selection {
+        if let Selection::Sample(count, path) = selection {
+            let path = path.unwrap_or_default();
+            ensure!(
+                !mutants.is_empty(),
+                "no instruction that a rule changes comes from a file with \"{path}\" in its path"
+            );
             mutants = sample(mutants, count, seed, |(_, mutant)| mutant);
         }
         let has_mutant = |index: &usize| mutants.iter().any(|(subject, _)| subject == index);

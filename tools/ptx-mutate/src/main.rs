@@ -29,6 +29,9 @@ struct Arguments {
     /// Run this many mutants, drawn at random from all
     #[arg(long, conflicts_with = "per_rule")]
     sample: Option<NonZeroUsize>,
+    /// With --sample: draw only from instructions of source files whose path contains this
+    #[arg(long, value_name = "PATH", requires = "sample")]
+    source: Option<String>,
     /// Run all mutants of a line of an entry's PTX, as reports name it: ENTRY:LINE
     #[arg(long, value_name = "ENTRY:LINE", value_parser = entry_and_line, conflicts_with_all = ["per_rule", "sample"])]
     line: Option<(String, usize)>,
@@ -66,7 +69,7 @@ impl Arguments {
         let review = Review::load()?;
         let held_out = self.held_out.iter().map(|path| HeldOut::read(path, &review)).collect::<Result<_>>()?;
         let selection = match (self.sample, &self.line) {
-            (Some(count), _) => Selection::Sample(count.get()),
+            (Some(count), _) => Selection::Sample(count.get(), self.source.clone()),
             (None, Some((entry, line))) => Selection::Line(entry.clone(), *line),
             (None, None) => Selection::PerRule(self.per_rule.get()),
         };
@@ -95,7 +98,10 @@ impl Arguments {
     /// The command that repeats this run.
     fn command(&self) -> String {
         let selection = match (self.sample, &self.line) {
-            (Some(count), _) => format!("--sample {count}"),
+            (Some(count), _) => match &self.source {
+                Some(path) => format!("--sample {count} --source {path}"),
+                None => format!("--sample {count}"),
+            },
             (None, Some((entry, line))) => format!("--line {entry}:{line}"),
             (None, None) => format!("--per-rule {}", self.per_rule),
         };
@@ -123,6 +129,13 @@ mod tests {
         assert_eq!(parsed.line, Some(("an_entry".to_owned(), 17)));
         assert_eq!(parsed.command(), "cargo xtask mutate -- --line an_entry:17 --seed 0");
         assert!(Arguments::try_parse_from(["ptx-mutate", "--line", "17"]).is_err());
+    }
+
+    #[test]
+    fn a_sample_may_be_of_some_sources() {
+        let parsed = Arguments::try_parse_from(["ptx-mutate", "--sample", "9", "--source", "packed/"]).unwrap();
+        assert_eq!(parsed.command(), "cargo xtask mutate -- --sample 9 --source packed/ --seed 0");
+        assert!(Arguments::try_parse_from(["ptx-mutate", "--source", "packed/"]).is_err(), "of all there are too many");
     }
 
     #[test]

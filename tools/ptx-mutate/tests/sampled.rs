@@ -21,7 +21,7 @@ fn the_checks_notice_what_they_did() {
     let folder = PtxFolder::open(path.as_ref()).unwrap_or_else(|error| panic!("{error}"));
     let record = Record::load().unwrap_or_else(|error| panic!("{error:#}"));
     let campaign =
-        Campaign::prepare(&folder, Selection::Sample(SAMPLE), SEED).unwrap_or_else(|error| panic!("{error:#}"));
+        Campaign::prepare(&folder, Selection::Sample(SAMPLE, None), SEED).unwrap_or_else(|error| panic!("{error:#}"));
     assert_eq!(campaign.selected(), SAMPLE);
     let outcomes = campaign.run(|| ()).unwrap_or_else(|error| panic!("{error:#}"));
     let review = Review::load().unwrap_or_else(|error| panic!("{error:#}"));

@@ -1,6 +1,6 @@
-//! Sequence lengths as types: a compile-time constant, an argument of the launch, or packed sequences; the last two have
-//! masked tails.
+//! Sequence lengths as types: a constant, an argument of the launch, or packed sequences. The last two have masked tails.
 
+#[cfg(feature = "sm_90a")]
 use crate::device::attention::Lane;
 use crate::device::hidden;
 use crate::device::ptx::memory;
