@@ -8,13 +8,13 @@
 //! whatever they are, every item is in exactly one class.
 
 use crate::config::WARPGROUP_ROWS;
-use crate::tile::Sm90Tma;
+use crate::tile::sm90_tma::{SIZES_KEPT, Sm90Tma};
 
 /// The longest come first up to this many items per block. More even out by themselves (docs/results/packed.md).
 const MOST_ITEMS: u32 = 60;
 
 /// The longest come first of up to this many sequences.
-pub const MOST_SEQUENCES: u32 = 256;
+const MOST_SEQUENCES: u32 = SIZES_KEPT;
 
 /// So many sequences are looked at together. A warp goes through all of them once per class.
 const STEP: u32 = 64;

@@ -7,7 +7,6 @@ use super::{BiasTiles, Epilogue, Grid, Overlap, RESCALE_ON_OVERFLOW, Rejection};
 use crate::architecture::{ArchitectureLimits, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
 use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS};
 use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
-use crate::packed::longest_first::MOST_SEQUENCES;
 
 /// Bytes of a row's statistics: its shift and its sum, f32 each.
 pub const ROW_STATISTICS_BYTES: u32 = 8;
@@ -18,6 +17,8 @@ pub const STRIP_TILE_BYTES: u32 = 32;
 pub const ITEMS_AHEAD: u32 = 2;
 /// Bytes of what is said of one: in one half its head and tile, in the other its keys.
 pub const ITEM_BYTES: u32 = 32;
+/// Packed sequences whose sizes a block keeps, two bytes each.
+pub const SIZES_KEPT: u32 = 256;
 /// Alignment of what lies behind all else: the widest swizzle permutes chunks of this many bytes, so that it does not matter where
 /// in its pattern the ones that sum P begin.
 pub const TILE_ALIGNMENT: u32 = 128;
@@ -148,9 +149,9 @@ impl Sm90Tma {
             .saturating_add(self.sizes_bytes())
     }
 
-    /// Bytes of the sizes of packed sequences, two for each.
+    /// Bytes of the sizes of packed sequences.
     pub const fn sizes_bytes(self) -> u32 {
-        if self.splits_keys() { 0 } else { MOST_SEQUENCES * 2 }
+        if self.splits_keys() { 0 } else { SIZES_KEPT * 2 }
     }
 
     /// Where the ones that sum P begin in shared memory, or the tiles of a bias.

@@ -23,8 +23,8 @@ use contract::packed::{Rows, SequenceTile};
 
 /// [`Streamed`] for packed sequences: an item is as many neighbouring strips of one sequence as there are warpgroups.
 ///
-/// Items of one strip come in the order of their slots ([`contract::packed`]), and the producer looks them up. Items of several strips
-/// are few for each block, so their order matters: a finder warp queues them, the longest first ([`longest_first`]). The producer writes
+/// Items of one strip may come in the order of their slots ([`contract::packed`]), and the producer looks them up. Where a long one in
+/// the last round would cost more, a finder warp queues them, the longest first ([`longest_first`]). The producer writes
 /// to shared memory which strip it copies; the other warps read that when Q has arrived. A strip behind the end of its sequence is
 /// neither copied nor computed: its warpgroup lets the item's tiles and its own turns pass.
 pub struct PackedStreamed;
