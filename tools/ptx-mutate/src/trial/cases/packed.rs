@@ -42,6 +42,7 @@ pub(super) fn of(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
     packed.insert(1, Case { lengths: Some(Lengths::separate(&queries, &keys)?), ..case });
     packed.splice(1..1, in_turns(entry)?);
     packed.extend(many_sequences(entry)?);
+    packed.extend(equal_and_too_long(entry)?);
     packed.splice(1..1, bad_lengths(entry)?);
     // Equal room for three, of which one uses none of it and one all.
     let room = block_m + block_n + 3;
@@ -77,23 +78,40 @@ fn in_turns(entry: &Entry) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// More sequences than a warp has lanes, few for each block, so that the longest come first: the longest keys and the most rows belong
-/// to those that the lanes look at in their second turn, and some in the first have none. One after the other, and with equal room.
-fn many_sequences(entry: &Entry) -> Result<[Case; 2]> {
+/// Sequences of which the longest come first: few for each block, and so many that the lanes of a warp look at them in two turns. The
+/// longest keys and the most rows belong to those of the last lanes, or of the second turn, and some of the others have none. One after
+/// the other, and with equal room.
+fn many_sequences(entry: &Entry) -> Result<Vec<Case>> {
     let most = 5 * entry.config.block_n();
-    let mut queries: Vec<u32> =
-        (0..45).map(|index| if index % 3 < index / 13 { 1 + index * 7 % 23 } else { 0 }).collect();
-    let mut keys: Vec<u32> = (0..45).map(|index| 1 + index * 11 % 19).collect();
-    keys[35] = most;
-    let room = in_layout(Layout::Bshd, columns(entry), shape(45, 1, 24).with_kv_sequence(most), entry)?;
-    let padded = Lengths::Padded(Some(queries.clone()), Some(keys.clone()));
-    queries[40] = entry.config.block_m() + 3;
-    let rows = shape(1, 1, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
-    let separate = Lengths::separate(&queries, &keys)?;
-    Ok([(contiguous(rows, entry)?, separate), (room, padded)].map(|(problem, lengths)| {
-        let case = Case::of(problem, Distribution::Normal);
-        Case { lengths: Some(lengths), multiprocessors: 8, ..case }
-    }))
+    let mut cases = Vec::new();
+    for (number, multiprocessors) in [(45, 8), (75, 4)] {
+        let mut queries: Vec<u32> = (0..number)
+            .map(|index| if index % 3 < index / (number / 3 - 2) { 1 + index * 7 % 23 } else { 0 })
+            .collect();
+        let mut keys: Vec<u32> = (0..number).map(|index| 1 + index * 11 % 19).collect();
+        keys[number as usize - 10] = most;
+        let room = in_layout(Layout::Bshd, columns(entry), shape(number, 1, 24).with_kv_sequence(most), entry)?;
+        let padded = Lengths::Padded(Some(queries.clone()), Some(keys.clone()));
+        queries[number as usize - 5] = entry.config.block_m() + 3;
+        let rows = shape(1, 1, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+        let separate = Lengths::separate(&queries, &keys)?;
+        cases.extend([(contiguous(rows, entry)?, separate), (room, padded)].map(|(problem, lengths)| {
+            let case = Case::of(problem, Distribution::Normal);
+            Case { lengths: Some(lengths), multiprocessors, ..case }
+        }));
+    }
+    Ok(cases)
+}
+
+/// Sequences of one length, too many to be sorted for that; and a sequence with so many keys that its size is not kept in shared memory.
+fn equal_and_too_long(entry: &Entry) -> Result<[Case; 2]> {
+    let equal = vec![9; 50];
+    let equal = Case::of(contiguous(shape(1, 1, equal.iter().sum()), entry)?, Distribution::Normal).packed(equal);
+    let (queries, keys) = ([3, 1, 0, 7, 5, 2, 4, 5, 6], [5, 16_385, 3, 70, 0, 1, 2, 5, 9]);
+    let rows = shape(1, 2, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+    let too_long = Case::of(contiguous(rows, entry)?, Distribution::Normal);
+    let too_long = Case { lengths: Some(Lengths::separate(&queries, &keys)?), ..too_long };
+    Ok([equal, too_long].map(|case| Case { multiprocessors: 1, ..case }))
 }
 
 /// Arrays that lead out of the tensors, or back, where a kernel does not hold them to these: of sequences that share theirs, of
