@@ -238,7 +238,7 @@ fn items_are_found_however_many_there_are() {
 
 #[test]
 fn items_are_found_beside_a_sequence_too_long_for_its_size_to_be_kept() {
-    let (queries, keys) = ([3, 1, 0, 70, 9, 1, 2, 5], [5, 16_385, 3, 70, 0, 1, 2, 5]);
+    let (queries, keys) = ([3, 1, 0, 70, 9, 1, 2, 5], [5, 16_384, 3, 70, 0, 1, 2, 5]);
     let shape = Shape::new(1, 2, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
     let problem = Problem::new(shape, Mask::Full, Layout::Bshd).unwrap();
     let inputs = Inputs::generate(problem, Distribution::Normal, 6).unwrap();

@@ -107,7 +107,7 @@ fn many_sequences(entry: &Entry) -> Result<Vec<Case>> {
 fn equal_and_too_long(entry: &Entry) -> Result<[Case; 2]> {
     let equal = vec![9; 50];
     let equal = Case::of(contiguous(shape(1, 1, equal.iter().sum()), entry)?, Distribution::Normal).packed(equal);
-    let (queries, keys) = ([3, 1, 0, 7, 5, 2, 4, 5, 6], [5, 16_385, 3, 70, 0, 1, 2, 5, 9]);
+    let (queries, keys) = ([3, 1, 0, 7, 5, 2, 4, 5, 6], [5, 16_384, 3, 70, 0, 1, 2, 5, 9]);
     let rows = shape(1, 2, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
     let too_long = Case::of(contiguous(rows, entry)?, Distribution::Normal);
     let too_long = Case { lengths: Some(Lengths::separate(&queries, &keys)?), ..too_long };
