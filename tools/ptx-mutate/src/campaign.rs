@@ -80,12 +80,13 @@ impl Campaign {
                 "no rule changes line {line} of {entry}, or there is no such entry in this PTX"
             );
         }
-        if let Selection::Sample(count, path) = selection {
-            let path = path.unwrap_or_default();
+        if let Selection::Sample(_, Some(path)) = &selection {
             ensure!(
                 !mutants.is_empty(),
                 "no instruction that a rule changes comes from a file with \"{path}\" in its path"
             );
+        }
+        if let Selection::Sample(count, _) = selection {
             mutants = sample(mutants, count, seed, |(_, mutant)| mutant);
         }
         let has_mutant = |index: &usize| mutants.iter().any(|(subject, _)| subject == index);

@@ -17,7 +17,7 @@ const MOST_ITEMS: u32 = 60;
 const MOST_SEQUENCES: u32 = SIZES_KEPT;
 
 /// So many sequences are looked at together. A warp goes through all of them once per class.
-const STEP: u32 = 64;
+pub const STEP: u32 = 64;
 
 /// Up to this many items per block are few.
 const FEW_ITEMS: u32 = 10;

@@ -13,7 +13,7 @@ use crate::device::sm90::tma::kernel::{ROWS, TmaKernel};
 use crate::device::sm90::tma::memory::Memory;
 use contract::args::ForwardArgs;
 use contract::config::WARP_SIZE;
-use contract::packed::longest_first::{CostClass, Items, Key, Size, Survey, is_sorted};
+use contract::packed::longest_first::{CostClass, Items, Key, STEP as SEQUENCES_PER_STEP, Size, Survey, is_sorted};
 use contract::packed::{Rows, SequenceTile};
 use contract::tile::sm90_tma::ITEMS_AHEAD;
 
@@ -94,10 +94,10 @@ pub unsafe fn pop<K: TmaKernel>(memory: Memory<K>, number: u32) -> Option<Item> 
 }
 
 /// Sequences that a lane looks at together, since reading their lengths takes longer than anything else here.
-const SEQUENCES_PER_LANE: u32 = 2;
+const SEQUENCES_PER_LANE: u32 = SEQUENCES_PER_STEP / WARP_SIZE;
 
-/// Sequences that a warp looks at together.
-const SEQUENCES_PER_STEP: u32 = SEQUENCES_PER_LANE * WARP_SIZE;
+// The sizes of as many are packed into a word.
+const _: () = assert!(SEQUENCES_PER_LANE == 2);
 
 /// The position of a warp among all items. Most items are found among the sequences of the one before: what is known of them is kept,
 /// since every instruction of this warp is one that the computing warps of its scheduler wait for.
