@@ -23,6 +23,9 @@ pub struct Tally {
     pub finding: usize,
     /// Detected only by a wrong O or LSE.
     pub wrong_result: usize,
+    /// Detected only by the tiles that warps load, or their order.
+    #[serde(default)]
+    pub other_loads: usize,
     /// Refused before execution.
     pub refused: usize,
     /// Not detected, and known to be equivalent to the kernel.
@@ -161,6 +164,7 @@ impl Tally {
         *match verdict {
             Verdict::Finding(_) => &mut self.finding,
             Verdict::WrongResult => &mut self.wrong_result,
+            Verdict::OtherLoads => &mut self.other_loads,
             Verdict::Refused => &mut self.refused,
             Verdict::Survived | Verdict::NotExecuted if equivalent => &mut self.equivalent,
             Verdict::NotExecuted => &mut self.not_executed,
@@ -183,27 +187,37 @@ impl Tally {
 
     /// Detected mutants.
     pub fn noticed(&self) -> usize {
-        self.finding + self.wrong_result + self.refused
+        self.finding + self.wrong_result + self.other_loads + self.refused
     }
 
-    fn row(&self) -> [String; 8] {
-        let Self { mutants, finding, wrong_result, refused, equivalent, not_executed, survived } = self;
-        let counts =
-            [mutants, finding, wrong_result, refused, equivalent, not_executed, survived].map(usize::to_string);
-        let [mutants, finding, wrong_result, refused, equivalent, not_executed, survived] = counts;
+    fn row(&self) -> [String; 9] {
+        let Self { mutants, finding, wrong_result, other_loads, refused, equivalent, not_executed, survived } = self;
+        let counts = [mutants, finding, wrong_result, other_loads, refused, equivalent, not_executed, survived]
+            .map(usize::to_string);
+        let [mutants, finding, wrong_result, other_loads, refused, equivalent, not_executed, survived] = counts;
         let percent = format!("{:.1} %", self.noticed_percent());
-        [mutants, finding, wrong_result, refused, equivalent, not_executed, survived, percent]
+        [mutants, finding, wrong_result, other_loads, refused, equivalent, not_executed, survived, percent]
     }
 }
 
 /// Head of the columns that [`Tally::row`] fills.
-const COLUMNS: [&str; 8] =
-    ["mutants", "finding", "wrong result", "refused", "equivalent", "not executed", "survived", "noticed"];
+const COLUMNS: [&str; 9] = [
+    "mutants",
+    "finding",
+    "wrong result",
+    "other loads",
+    "refused",
+    "equivalent",
+    "not executed",
+    "survived",
+    "noticed",
+];
 
 /// What the columns mean.
 const COLUMNS_MEAN: &str = "\
 * *finding*: the simulator reports an error.
 * *wrong result*: O or LSE is wrong, or an input has changed.
+* *other loads*: all is right, but a warp loads other tiles than that of the kernel, or in another order.
 * *refused*: the simulator or the host refuses to run it.
 * *equivalent*: not noticed, and known to be no worse than the kernel.
 * *not executed*: not noticed, because the changed instruction is never executed.

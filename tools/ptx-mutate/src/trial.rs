@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, anyhow, bail};
 use contract::manifest::Entry;
-use ptx_sim::{FindingClass, Options};
+use ptx_sim::{BoxLoad, FindingClass, Options};
 use serde::Serialize;
 use workshop::check::{self, UnitScaleBounds};
 use workshop::error::Error;
@@ -36,6 +36,8 @@ pub enum Verdict {
     Finding(FindingClass),
     /// O or LSE were not what they should be, or an input was changed.
     WrongResult,
+    /// All results are right, but some warp loads other tiles than that of the kernel, or loads them in another order.
+    OtherLoads,
     /// The simulator or the host refused it before it ran.
     Refused,
     /// Nothing noticed, as nothing comes to the instruction.
@@ -49,6 +51,7 @@ struct Prepared {
     inputs: Inputs,
     reference: Reference,
     bounds: Option<UnitScaleBounds>,
+    loads: Vec<BoxLoad>,
     instructions_per_warp: u64,
 }
 
@@ -102,7 +105,8 @@ impl Trial {
         let outcome = self.execute(&self.original, case, &inputs, Options::default().instructions_per_warp)?;
         let counters = outcome.execution.counters.as_ref().context("the simulator counts")?;
         let instructions_per_warp = counters.instructions.saturating_mul(PATIENCE);
-        let prepared = Prepared { inputs, reference, bounds, instructions_per_warp };
+        let loads = warp_by_warp(&outcome);
+        let prepared = Prepared { inputs, reference, bounds, loads, instructions_per_warp };
         match judge(&prepared, &outcome) {
             Verdict::Survived => Ok(prepared),
             verdict => bail!("{} does not pass the checks itself: {verdict:?} on {case:?}", self.entry.name),
@@ -116,7 +120,8 @@ impl Trial {
         inputs: &Inputs,
         instructions_per_warp: u64,
     ) -> Result<Outcome, Error> {
-        let options = Options { threads: 1, instructions_per_warp, schedule: case.schedule, ..Options::default() };
+        let (schedule, defaults) = (case.schedule, Options::default());
+        let options = Options { threads: 1, instructions_per_warp, schedule, box_loads: true, ..defaults };
         let mut simulator = SimExecutor::with_multiprocessors(DEFAULT_ARCHITECTURE, case.multiprocessors, options)?;
         let module = PtxModule { file: self.file.clone(), text: ptx.clone() };
         Forward::prepare(&mut simulator, &module, &self.entry, inputs, case.lse)?.execute()
@@ -134,5 +139,16 @@ fn judge(prepared: &Prepared, outcome: &Outcome) -> Verdict {
     }
     let report = check::check(&prepared.inputs, &prepared.reference, &outcome.outputs, prepared.bounds);
     let right = report.passed() && outcome.changed_inputs.is_empty() && outcome.damaged_guards.is_empty();
-    if right { Verdict::Survived } else { Verdict::WrongResult }
+    match right {
+        false => Verdict::WrongResult,
+        true if warp_by_warp(outcome) != prepared.loads => Verdict::OtherLoads,
+        true => Verdict::Survived,
+    }
+}
+
+/// The boxes that each warp loaded, in order.
+fn warp_by_warp(outcome: &Outcome) -> Vec<BoxLoad> {
+    let mut loads = outcome.execution.box_loads.clone();
+    loads.sort_by_key(|load| (load.block, load.warp));
+    loads
 }

@@ -50,6 +50,8 @@ pub struct Options {
     pub cooperative: bool,
     /// Whether the report lists the accesses to global memory; with [`Options::races`] it always does.
     pub accesses: bool,
+    /// Whether the report lists the boxes of tensors that are loaded to shared memory.
+    pub box_loads: bool,
     /// Whether undetermined values that the launch leaves in global memory are not findings of this launch, since a later launch may
     /// or may not read them. The owner of the memory asks for them when they leave it
     /// ([`GlobalMemory::take_undetermined`](crate::GlobalMemory::take_undetermined)).
@@ -69,6 +71,7 @@ impl Default for Options {
             cluster: None,
             cooperative: false,
             accesses: false,
+            box_loads: false,
             keeps_undetermined: false,
         }
     }
@@ -86,9 +89,24 @@ pub struct Report {
     /// The accessed global memory, if [`Options::accesses`] is set. A read of data that the same thread has written or later writes
     /// may be missing.
     pub accesses: Vec<GlobalAccess>,
+    /// The boxes that were loaded to shared memory, if [`Options::box_loads`] is set: block by block, and those of a warp in order.
+    pub box_loads: Vec<BoxLoad>,
     /// Whether the next grid may begin before the grids before this one have ended: some block allowed it, or ended, without
     /// having waited for them (`griddepcontrol`).
     pub ends_before_previous: bool,
+}
+
+/// A box of a tensor that a thread loaded to shared memory (`cp.async.bulk.tensor`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoxLoad {
+    /// The block.
+    pub block: [u32; 3],
+    /// The warp of the block.
+    pub warp: u32,
+    /// Address of the tensor in its map.
+    pub tensor: u64,
+    /// Coordinates of the first element of the box.
+    pub origin: Vec<i64>,
 }
 
 /// Why a launch was refused. Nothing was executed. Never says that the kernel is wrong, only that it cannot be launched like

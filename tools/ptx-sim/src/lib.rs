@@ -278,7 +278,7 @@ pub use architecture::parse_architecture;
 pub use counters::Counters;
 pub use finding::{CallSite, Finding, FindingClass, LaneAddress, Location, OtherAccess};
 pub use isa::{expand_forms, lanewise_forms};
-pub use launch::{Launch, LaunchError, Options, Report};
+pub use launch::{BoxLoad, Launch, LaunchError, Options, Report};
 pub use memory::{
     AddressMode, Allocation, Channel, Filter, Geometry, GlobalMemory, HostWords, MemoryError, Sampler, Swizzle,
     TENSOR_MAP_BYTES, TensorElement, TensorMap, TexelFormat, Texels, Texture, Undetermined, UndeterminedStore,

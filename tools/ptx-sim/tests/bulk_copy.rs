@@ -1,7 +1,7 @@
 //! `cp.async.bulk`: destination and time of copies, with and without tensor maps.
 
 use crate::common::{Kernel, bytes, words};
-use ptx_sim::{FindingClass, GlobalMemory, MemoryError, Swizzle, TensorElement, TensorMap};
+use ptx_sim::{FindingClass, GlobalMemory, MemoryError, Options, Swizzle, TensorElement, TensorMap};
 
 /// An mbarrier at `%r1` that waits for one arrival, and `tile` at `%r2`; `%leader` is thread 0.
 const SETUP: &str = ".shared .align 8 .b64 gate; .shared .align 1024 .b8 tile[4096]; .reg .pred %leader;\n\
@@ -255,6 +255,24 @@ fn boxes_that_skip_elements() {
     let output = tensor_kernel(map, &body).run_clean();
     let first: Vec<u16> = (0..3).map(|row| u16::from_le_bytes([output[row * 48], output[row * 48 + 1]])).collect();
     assert_eq!(first, [element(0, 1), element(0, 4), element(0, 7)]);
+}
+
+#[test]
+fn loads_of_boxes_are_listed_if_the_options_say_so() {
+    // Nothing waits for them, which is a finding, and the list is there all the same.
+    let load = |column: &str, row: &str| {
+        format!(
+            "@%leader cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes \
+             [%r2], [%map, {{{column}, {row}}}], [%r1];\n"
+        )
+    };
+    let body = format!("mov.u32 %r7, %ctaid.x;\n{}{}", load("0", "%r7"), load("16", "5"));
+    let kernel = || tensor_kernel(map(Swizzle::None), &body).with_blocks(2);
+    let listed = kernel().with_options(Options { box_loads: true, ..Options::default() }).run().report.box_loads;
+    let places: Vec<_> = listed.iter().map(|load| (load.block, load.warp, load.origin.clone())).collect();
+    let expected = [(0, [0, 0]), (0, [16, 5]), (1, [0, 1]), (1, [16, 5])];
+    assert_eq!(places, expected.map(|(block, origin)| ([block, 0, 0], 0, origin.to_vec())));
+    assert_eq!(kernel().run().report.box_loads, [], "by default they are not");
 }
 
 #[test]

@@ -33,12 +33,15 @@ pub struct Execution {
     pub findings: Vec<ptx_sim::Finding>,
     /// Counters of the simulator; absent on a GPU.
     pub counters: Option<ptx_sim::Counters>,
+    /// Boxes of Q, K and V that the simulator loaded, if [`ptx_sim::Options::box_loads`] is set.
+    pub box_loads: Vec<ptx_sim::BoxLoad>,
 }
 
 impl Execution {
     /// Adds the observations about a launch that followed.
     fn add(&mut self, later: Self) {
         self.findings.extend(later.findings);
+        self.box_loads.extend(later.box_loads);
         if let (Some(counters), Some(later)) = (&mut self.counters, later.counters) {
             *counters += later;
         }

@@ -156,7 +156,8 @@ impl Executor for SimExecutor {
             parameters: std::iter::once(launch.argument_bytes().to_vec()).chain(maps).collect(),
         };
         let report = self.context.run(&launch, &self.options).map_err(simulated)?;
-        let mut execution = Execution { findings: report.findings, counters: Some(report.counters) };
+        let ptx_sim::Report { findings, counters, box_loads, .. } = report;
+        let mut execution = Execution { findings, counters: Some(counters), box_loads };
         if let Some(combining) = combining {
             execution.add(self.launch(&combining)?);
         }

@@ -10,6 +10,7 @@ mod fuzz;
 mod kernels;
 mod map;
 mod packed;
+mod packed_order;
 mod print_entry;
 mod probes;
 mod profile;

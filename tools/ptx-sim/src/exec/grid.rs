@@ -7,7 +7,7 @@ use super::turns::Outcome;
 use crate::counters::Counters;
 use crate::finding::{Finding, FindingClass, Findings, LaneAddress, OtherAccess};
 use crate::isa::Operation;
-use crate::launch::{LaunchError, Options, Report};
+use crate::launch::{BoxLoad, LaunchError, Options, Report};
 use crate::machine::{Machine, Place};
 use crate::race::{Agent, ClusterAccess, ClusterConflict, GlobalAccess, GridRaces, Touched};
 
@@ -45,6 +45,7 @@ pub(crate) fn run_grid(
         findings: merged.findings.into_list(options.max_findings),
         counters: merged.counters,
         printed: merged.printed,
+        box_loads: merged.box_loads,
         ends_before_previous: merged.ends_before_previous,
     })
 }
@@ -54,6 +55,7 @@ struct Merged {
     findings: Findings,
     counters: Counters,
     printed: Vec<u8>,
+    box_loads: Vec<BoxLoad>,
     races: GridRaces,
     ends_before_previous: bool,
 }
@@ -64,6 +66,7 @@ impl Merged {
             findings: Findings::default(),
             counters: Counters::default(),
             printed: Vec::new(),
+            box_loads: Vec::new(),
             races: GridRaces::new(warps),
             ends_before_previous: false,
         }
@@ -74,6 +77,7 @@ impl Merged {
         self.findings.merge(outcome.findings);
         self.counters += outcome.counters;
         self.printed.extend(outcome.printed);
+        self.box_loads.extend(outcome.box_loads);
         self.ends_before_previous |= outcome.trace.ends_before_previous;
         for conflict in self.races.add(number, outcome.trace) {
             let line = machine.program.instructions[conflict.later.pc as usize].line;

@@ -5,6 +5,7 @@ use super::schedule::Schedule;
 use super::{leftovers, stall};
 use crate::counters::Counters;
 use crate::finding::{FindingClass, Findings};
+use crate::launch::BoxLoad;
 use crate::machine::{Progress, Warp};
 use crate::race::{Races, Trace};
 
@@ -15,6 +16,8 @@ pub(super) struct Outcome {
     pub counters: Counters,
     /// What its threads printed.
     pub printed: Vec<u8>,
+    /// The boxes that they loaded, if these are listed.
+    pub box_loads: Vec<BoxLoad>,
     /// In global memory.
     pub trace: Trace,
 }
@@ -119,6 +122,7 @@ fn finish(cluster: &mut Cluster<'_>) -> Outcome {
         findings: std::mem::take(&mut state.findings),
         counters: std::mem::take(&mut state.counters),
         printed: std::mem::take(&mut state.printed),
+        box_loads: std::mem::take(&mut state.box_loads),
         trace: state.races.as_mut().map(Races::take_trace).unwrap_or_default(),
     }
 }

@@ -12,6 +12,7 @@ use crate::context::{Context, Faults, Place};
 use crate::decode::{Decode, Form, invalid};
 use crate::finding::FindingClass;
 use crate::lanes::lanes;
+use crate::launch::BoxLoad;
 use crate::machine::Landing;
 use crate::parse::{Space, Type};
 use crate::program::{Address, Slot};
@@ -217,6 +218,7 @@ fn load(
         }
         Source::Box { map, coordinates } => {
             let Some(tile) = tile(context, faults, lane, *map, coordinates) else { return };
+            list(context, &tile);
             let mut data = vec![0; tile.map.box_bytes() as usize];
             let mut row_data = vec![0; tile.map.row_bytes() as usize];
             let rows = tile.rows_to_load();
@@ -235,6 +237,15 @@ fn load(
     };
     for target in targets {
         deliver(context, faults, lane, target, &data, alignment);
+    }
+}
+
+/// Lists the load of a box for the report, if it shall.
+fn list(context: &mut Context<'_>, tile: &Tile) {
+    if context.machine.box_loads {
+        let (place, warp) = context.machine.warp_place(context.cluster.number, context.warp.index);
+        let (tensor, origin) = (tile.map.address, tile.origin.clone());
+        context.cluster.box_loads.push(BoxLoad { block: place.block, warp, tensor, origin });
     }
 }
 

@@ -12,6 +12,7 @@ use crate::counters::Counters;
 use crate::finding::Findings;
 use crate::lane_accesses::LaneAccesses;
 use crate::lanes::{LANES, lanes};
+use crate::launch::BoxLoad;
 use crate::memory::SharedMemory;
 use crate::race::{Races, Shape};
 use crate::unknown::Origin;
@@ -45,6 +46,8 @@ pub(crate) struct ClusterState {
     pub counters: Counters,
     /// What its threads printed.
     pub printed: Vec<u8>,
+    /// The boxes that they loaded, if these are listed.
+    pub box_loads: Vec<BoxLoad>,
 }
 
 impl ClusterState {
@@ -76,6 +79,7 @@ impl ClusterState {
             global_writes: 0,
             findings: Findings::default(),
             printed: Vec::new(),
+            box_loads: Vec::new(),
             counters: Counters::default(),
         }
     }

@@ -74,6 +74,8 @@ pub(crate) struct Machine<'a> {
     pub instructions_per_warp: u64,
     /// Whether data races are looked for.
     pub races: bool,
+    /// Whether loads of boxes are listed.
+    pub box_loads: bool,
     /// [`Options::schedule`].
     pub schedule: u64,
     /// Whether the grid may begin before the one in front of it has ended.
@@ -114,6 +116,7 @@ impl<'a> Machine<'a> {
             shared_bytes: layout.static_shared_bytes as usize + launch.dynamic_shared_bytes as usize,
             instructions_per_warp: options.instructions_per_warp,
             races: options.races,
+            box_loads: options.box_loads,
             schedule: options.schedule,
             overlaps_previous: options.overlaps_previous.unwrap_or(program.waits_for_previous_grid),
             unfinished: options.unfinished.clone(),

@@ -5,6 +5,7 @@ use contract::config::WARPGROUP_ROWS;
 use contract::manifest::Entry;
 use contract::problem::Shape;
 use contract::refusal::Tensor;
+use contract::tile::Kind;
 use contract::view::Layout;
 use workshop::inputs::{Distribution, Lengths};
 
@@ -42,8 +43,14 @@ pub(super) fn of(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
     packed.insert(1, Case { lengths: Some(Lengths::separate(&queries, &keys)?), ..case });
     packed.splice(1..1, in_turns(entry)?);
     packed.extend(many_sequences(entry)?);
-    packed.extend(equal_and_too_long(entry)?);
-    packed.splice(1..1, bad_lengths(entry)?);
+    let bad = bad_lengths(entry)?;
+    if entry.config.kind() == Kind::Sm90Tma {
+        packed.extend(equal_and_too_long(entry)?);
+        packed.extend(about_as_many_as_are_sorted(entry)?);
+        // So many items of one block that it sorts them.
+        packed.extend(bad.iter().cloned().map(|case| Case { multiprocessors: 1, ..case }));
+    }
+    packed.splice(1..1, bad);
     // Equal room for three, of which one uses none of it and one all.
     let room = block_m + block_n + 3;
     let padded = Lengths::Padded(Some(vec![room - 5, 0, room]), Some(vec![block_n + 1, 3, room]));
@@ -103,15 +110,42 @@ fn many_sequences(entry: &Entry) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Sequences of one length, too many to be sorted for that; and a sequence with so many keys that its size is not kept in shared memory.
-fn equal_and_too_long(entry: &Entry) -> Result<[Case; 2]> {
+/// Sequences of one length, too many to be sorted for that; and one with so many keys or rows that its size is not kept in shared memory,
+/// beside others of several strips, without rows and without keys: one after the other, and with equal room.
+fn equal_and_too_long(entry: &Entry) -> Result<Vec<Case>> {
     let equal = vec![9; 50];
-    let equal = Case::of(contiguous(shape(1, 1, equal.iter().sum()), entry)?, Distribution::Normal).packed(equal);
-    let (queries, keys) = ([3, 1, 0, 7, 5, 2, 4, 5, 6], [5, 16_384, 3, 70, 0, 1, 2, 5, 9]);
-    let rows = shape(1, 2, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
-    let too_long = Case::of(contiguous(rows, entry)?, Distribution::Normal);
-    let too_long = Case { lengths: Some(Lengths::separate(&queries, &keys)?), ..too_long };
-    Ok([equal, too_long].map(|case| Case { multiprocessors: 1, ..case }))
+    let mut cases =
+        vec![Case::of(contiguous(shape(1, 1, equal.iter().sum()), entry)?, Distribution::Normal).packed(equal)];
+    let too_many_keys = ([3, 1, 0, 70, 5, 2, 140, 5, 6], [5, 16_384, 3, 70, 0, 1, 200, 5, 129]);
+    let too_many_rows = ([3, 16_321, 0, 70, 5, 2, 300, 5, 65], [5, 1, 3, 70, 0, 1, 300, 65, 64]);
+    for (queries, keys) in [too_many_keys, too_many_rows] {
+        let rows = shape(1, 1, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+        let case = Case::of(contiguous(rows, entry)?, Distribution::Normal);
+        cases.push(Case { lengths: Some(Lengths::separate(&queries, &keys)?), ..case });
+    }
+    let (queries, keys) = too_many_keys;
+    let room = shape(queries.len() as u32, 1, 150).with_kv_sequence(16_384);
+    let padded = Case::of(in_layout(Layout::Bshd, columns(entry), room, entry)?, Distribution::Normal);
+    let lengths = Lengths::Padded(Some(queries.to_vec()), Some(keys.to_vec()));
+    cases.push(Case { lengths: Some(lengths), ..padded });
+    Ok(cases.into_iter().map(|case| Case { multiprocessors: 1, ..case }).collect())
+}
+
+/// Sequences of different lengths around the numbers of items and of sequences up to which they are sorted: for each block some more
+/// items than that, and far fewer; and more sequences than a warp looks at together, with few items for each block and with enough.
+fn about_as_many_as_are_sorted(entry: &Entry) -> Result<Vec<Case>> {
+    let blocks = entry.config.min_blocks();
+    let has_one_strip = entry.config.block_m() == WARPGROUP_ROWS;
+    let of_several_blocks = if has_one_strip { 24 } else { 16 } / blocks;
+    let cases = [(45 * blocks, 2, 1), (15 * blocks, 1, 1), (75, 1, of_several_blocks), (75, 1, 4)];
+    let cases = cases.map(|(number, heads, multiprocessors)| {
+        let length = |index: u32| if index % 11 == 7 { 65 + 70 * (index % 3) } else { 1 + index % 5 };
+        let lengths: Vec<u32> = (0..number).map(length).collect();
+        let rows = shape(1, heads, lengths.iter().sum());
+        let case = Case::of(contiguous(rows, entry)?, Distribution::Normal).packed(lengths);
+        Ok(Case { multiprocessors, ..case })
+    });
+    cases.into_iter().collect()
 }
 
 /// Arrays that lead out of the tensors, or back, where a kernel does not hold them to these: of sequences that share theirs, of
