@@ -333,8 +333,8 @@ macro_rules! for_every_variant {
             fa512_sm80_d96_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 96 columns, 2 blocks }, F16, Packed, Causal;
             fa512_sm80_d96_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Packed, Full;
             fa512_sm80_d96_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Packed, Causal;
-            fa512_sm80_d128_any_full_128x32: Sm80 { 128 x 32, 4 warps, 2 stages, 128 columns, exchange epilogue }, F16, Any, Full;
-            fa512_sm80_d128_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 2 stages, 128 columns }, F16, Any, Causal;
+            fa512_sm80_d128_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, exchange epilogue, unroll 1 }, F16, Any, Full;
+            fa512_sm80_d128_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, unroll 1 }, F16, Any, Causal;
             fa512_sm80_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, F16, Any, Full;
             fa512_sm80_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, F16, Any, Causal;
             fa512_sm80_d128_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns, 2 blocks }, F16, Any, Full;
@@ -383,8 +383,8 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_d96_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 96 columns, 2 blocks }, Bf16, Packed, Causal;
             fa512_sm80_bf16_d96_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Packed, Full;
             fa512_sm80_bf16_d96_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Packed, Causal;
-            fa512_sm80_bf16_d128_any_full_128x32: Sm80 { 128 x 32, 4 warps, 2 stages, 128 columns, exchange epilogue }, Bf16, Any, Full;
-            fa512_sm80_bf16_d128_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 2 stages, 128 columns }, Bf16, Any, Causal;
+            fa512_sm80_bf16_d128_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, exchange epilogue, unroll 1 }, Bf16, Any, Full;
+            fa512_sm80_bf16_d128_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, unroll 1 }, Bf16, Any, Causal;
             fa512_sm80_bf16_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, Bf16, Any, Causal;
             fa512_sm80_bf16_d128_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns, 2 blocks }, Bf16, Any, Full;
