@@ -5,6 +5,8 @@
 //! Timing Anomalies", 1969). A group is all heads if their K and V fit into L2 together. Otherwise groups are smaller, since
 //! every block would read other K and V from memory in each round, unless smaller ones would load the blocks too unevenly.
 
+mod together;
+
 use core::num::NonZeroU32;
 
 use crate::divisor::Divisor;
@@ -40,15 +42,14 @@ pub struct Heads {
     pub is_dealt: bool,
     /// Whether K and V of all heads fit into L2 together.
     pub keys_fit_l2: bool,
+    /// Whether the kernel can keep tiles of a head together ([`WorkOrder::LongestFirstTogether`]).
+    pub may_stay_together: bool,
 }
 
 /// Minimum rows of a tile, and minimum tiles of a head, for which grouping pays if the K and V of all heads do not fit into L2
 /// together (docs/results/map.md).
 const FEWEST_ROWS: u32 = 128;
 const FEWEST_TILES: u32 = 8;
-/// Rows that each read of K and V from memory should serve, for such heads. Equals the floating-point operations per
-/// byte read. Measured (docs/results/map.md).
-const ROWS_OF_A_READ: u32 = 1024;
 
 impl HeadGroups {
     /// One group of `heads` heads of `tiles` query tiles each, at most 2³¹ in total.
@@ -72,14 +73,16 @@ impl HeadGroups {
             let group = if all.is_dealt && is_too_uneven(all) { heads } else { NonZeroU32::MIN };
             return Self::of(heads, group, tiles);
         }
-        let together = tiles_together(heads.get(), tiles.get(), rows, blocks.get());
         let of_a_round = blocks.get() / greatest_common_divisor(blocks.get(), tiles.get());
         let items = of_a_round as u64 * tiles.get() as u64;
         let group = (2 * blocks.get() as u64).div_ceil(items) * of_a_round as u64;
-        match NonZeroU32::new(group as u32) {
-            Some(several) if 2 * group <= heads.get() as u64 => Self { together, ..Self::of(heads, several, tiles) },
-            _ => Self { together, ..Self::one(heads, tiles) },
-        }
+        let group = match NonZeroU32::new(group as u32) {
+            Some(several) if 2 * group <= heads.get() as u64 => several,
+            _ => heads,
+        };
+        let groups = Self::of(heads, group, tiles);
+        let together = if all.may_stay_together { together::tiles_together(all, &groups) } else { 0 };
+        Self { together, ..groups }
     }
 
     /// Binary logarithm of the number of tiles of a head kept together, if the kernel asks for it.
@@ -131,19 +134,6 @@ const fn gathered((head, rank): (u32, u32), heads: u32, tiles: u32, together: u3
     }
     let place = (rank & within) * heads + head;
     (place >> together, (rank & !within) | (place & within))
-}
-
-/// Binary logarithm of the number of tiles of a head to keep together, so that each read of K and V serves [`ROWS_OF_A_READ`] rows: a
-/// read serves the tiles of a head that blocks compute at the same time.
-#[inline]
-const fn tiles_together(heads: u32, tiles: u32, rows: u32, blocks: u32) -> u32 {
-    let of_a_head = if heads < blocks { blocks / heads } else { 1 };
-    let mut together = 0;
-    // At least two runs of them; otherwise the shortest tiles would not come last.
-    while (rows * of_a_head) << together < ROWS_OF_A_READ && tiles >> together >= 4 {
-        together += 1;
-    }
-    together
 }
 
 /// Rounds from which on heads that come one by one load the blocks evenly.
@@ -241,7 +231,7 @@ mod tests {
     /// The groups of `heads` heads of `tiles` tiles of `rows` rows, dealt to `blocks` blocks.
     fn groups((heads, tiles, rows): (u32, u32, u32), blocks: u32, keys_fit_l2: bool) -> HeadGroups {
         let [number, tiles, blocks] = [heads, tiles, blocks].map(positive);
-        HeadGroups::new(&Heads { number, tiles, rows, blocks, is_dealt: true, keys_fit_l2 })
+        HeadGroups::new(&Heads { number, tiles, rows, blocks, is_dealt: true, keys_fit_l2, may_stay_together: true })
     }
 
     /// Head and rank of every item, in order.
@@ -321,6 +311,26 @@ mod tests {
     }
 
     #[test]
+    fn as_many_tiles_come_together_as_takes_about_the_least_time() {
+        // µs measured with 1, 2, 4 and 8 tiles of 128 rows together, 132 multiprocessors (docs/results/map.md).
+        for ((heads, tiles), measured) in [
+            ((83, 22), [299.6, 283.4, 312.8, 333.8]),
+            ((55, 13), [78.6, 81.1, 82.1, 72.3]),
+            ((71, 15), [133.9, 139.2, 137.8, 130.0]),
+            ((84, 8), [47.2, 45.5, 46.0, 48.9]),
+            ((56, 37), [592.2, 582.7, 574.0, 566.6]),
+            ((57, 16), [115.1, 119.0, 121.7, 120.0]),
+            ((365, 11), [376.6, 389.5, 424.2, 414.3]),
+            ((206, 9), [150.8, 152.6, 155.2, 160.6]),
+            ((642, 22), [2410.1, 2404.6, 2549.4, 2829.1]),
+        ] {
+            let together = groups((heads, tiles, 128), 132, false).together();
+            let (time, least) = (measured[together as usize], measured.into_iter().fold(f64::MAX, f64::min));
+            assert!(time < 1.04 * least, "{heads} heads of {tiles} tiles: 2^{together} together take {time} µs");
+        }
+    }
+
+    #[test]
     fn heads_come_one_by_one_where_tiles_are_small_or_few() {
         for (tiles, rows) in [(9, 64), (7, 256)] {
             let ranks = ranks((9, tiles, rows), 4, false);
@@ -350,6 +360,7 @@ mod tests {
             blocks: positive(132),
             is_dealt: false,
             keys_fit_l2: false,
+            may_stay_together: false,
         };
         assert_eq!(HeadGroups::new(&free).last, 109, "free blocks take the next item");
     }

@@ -386,6 +386,7 @@ fn head_groups(problem: &Problem, variant: &Variant<'_>, tiles: u32, side_by_sid
         blocks,
         is_dealt: matches!(config.grid(), Grid::Persistent),
         keys_fit_l2: key_bytes <= shared_bytes(config),
+        may_stay_together: matches!(config, Configuration::Sm90Tma(tile) if tile.keeps_tiles_together()),
     })
 }
 

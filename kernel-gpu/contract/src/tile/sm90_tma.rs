@@ -93,6 +93,13 @@ impl Sm90Tma {
         self.columns
     }
 
+    /// Whether blocks share K and V of a head in the order of items under a causal mask
+    /// ([`WorkOrder::LongestFirstTogether`](crate::longest_first::WorkOrder::LongestFirstTogether)): tiles of wide rows take long to read.
+    #[inline(always)]
+    pub const fn keeps_tiles_together(self) -> bool {
+        self.columns > HEAD_DIM
+    }
+
     /// Threads of a block, including the producer's warpgroup.
     pub const fn threads(self) -> u32 {
         threads(self.warpgroups.saturating_add(1).saturating_mul(WARPGROUP_WARPS))

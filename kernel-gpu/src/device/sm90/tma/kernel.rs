@@ -59,9 +59,9 @@ pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulat
     /// From how many tiles of keys on the items of a packed sequence are sorted by their own costs, even if there are many. Tiles of wide
     /// rows take so long to read that they should stay together (docs/results/packed.md).
     const LONG_SEQUENCE_TILES: u32 = if Self::IS_CAUSAL && Self::HeadDim::COLUMNS <= HEAD_DIM { 17 } else { u32::MAX };
-    /// The order of items if K and V are streamed. Tiles of wide rows take so long to read that blocks should share them.
+    /// The order of items if K and V are streamed.
     const STREAMED_ORDER: WorkOrder = match Self::Mask::ORDER {
-        WorkOrder::LongestFirst if Self::HeadDim::COLUMNS > HEAD_DIM => WorkOrder::LongestFirstTogether,
+        WorkOrder::LongestFirst if Self::TILE.keeps_tiles_together() => WorkOrder::LongestFirstTogether,
         order => order,
     };
 }
