@@ -45,10 +45,12 @@ pub(super) fn of(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
     packed.extend(many_sequences(entry)?);
     let bad = bad_lengths(entry)?;
     if entry.config.kind() == Kind::Sm90Tma {
-        packed.extend(equal_and_too_long(entry)?);
+        packed.extend(equal(entry)?);
+        packed.extend(too_long(entry)?);
         packed.extend(about_as_many_as_are_sorted(entry)?);
         // So many items of one block that it sorts them.
         packed.extend(bad.iter().cloned().map(|case| Case { multiprocessors: 1, ..case }));
+        packed.push(many_bad_lengths(entry)?);
     }
     packed.splice(1..1, bad);
     // Equal room for three, of which one uses none of it and one all.
@@ -110,34 +112,60 @@ fn many_sequences(entry: &Entry) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Sequences of one length, too many to be sorted for that; and one with so many keys or rows that its size is not kept in shared memory,
-/// beside others of several strips, without rows and without keys: one after the other, and with equal room.
-fn equal_and_too_long(entry: &Entry) -> Result<Vec<Case>> {
-    let equal = vec![9; 50];
-    let mut cases =
-        vec![Case::of(contiguous(shape(1, 1, equal.iter().sum()), entry)?, Distribution::Normal).packed(equal)];
-    let too_many_keys = ([3, 1, 0, 70, 5, 2, 140, 5, 6], [5, 16_384, 3, 70, 0, 1, 200, 5, 129]);
-    let too_many_rows = ([3, 16_321, 0, 70, 5, 2, 300, 5, 65], [5, 1, 3, 70, 0, 1, 300, 65, 64]);
-    for (queries, keys) in [too_many_keys, too_many_rows] {
+/// Sequences of one length: too many to be sorted for that, and few and many of which each has a short last item.
+fn equal(entry: &Entry) -> Result<Vec<Case>> {
+    let cases = [(9, 50), (entry.config.block_m() + 1, 3), (entry.config.block_m() + 1, 14)].map(|(length, number)| {
+        let case = Case::of(contiguous(shape(1, 1, length * number), entry)?, Distribution::Normal);
+        Ok(Case { multiprocessors: 1, ..case.packed(vec![length; number as usize]) })
+    });
+    cases.into_iter().collect()
+}
+
+/// Rows of Q and of K of sequences of several strips and of none, of keys that fill their tiles and that do not, and of none, in no order.
+const MANY_SIZES: [[u32; 2]; 14] = [
+    [3, 320],
+    [2, 300],
+    [1, 256],
+    [70, 250],
+    [300, 300],
+    [600, 0],
+    [5, 64],
+    [2, 128],
+    [5, 129],
+    [140, 450],
+    [1, 0],
+    [0, 70],
+    [6, 512],
+    [4, 448],
+];
+
+/// [`MANY_SIZES`] beside a sequence with so many keys or rows that sizes are not kept in shared memory: one after the other, and with
+/// equal room.
+fn too_long(entry: &Entry) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for too_long in [[1, 16_384], [16_321, 1]] {
+        let sizes: Vec<[u32; 2]> =
+            [MANY_SIZES[0], too_long].into_iter().chain(MANY_SIZES[1..].iter().copied()).collect();
+        let [queries, keys] = [0, 1].map(|tensor| sizes.iter().map(|size| size[tensor]).collect::<Vec<u32>>());
         let rows = shape(1, 1, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
         let case = Case::of(contiguous(rows, entry)?, Distribution::Normal);
         cases.push(Case { lengths: Some(Lengths::separate(&queries, &keys)?), ..case });
+        if too_long[0] == 1 {
+            let room = shape(queries.len() as u32, 1, 600).with_kv_sequence(16_384);
+            let padded = Case::of(in_layout(Layout::Bshd, columns(entry), room, entry)?, Distribution::Normal);
+            cases.push(Case { lengths: Some(Lengths::Padded(Some(queries), Some(keys))), ..padded });
+        }
     }
-    let (queries, keys) = too_many_keys;
-    let room = shape(queries.len() as u32, 1, 150).with_kv_sequence(16_384);
-    let padded = Case::of(in_layout(Layout::Bshd, columns(entry), room, entry)?, Distribution::Normal);
-    let lengths = Lengths::Padded(Some(queries.to_vec()), Some(keys.to_vec()));
-    cases.push(Case { lengths: Some(lengths), ..padded });
     Ok(cases.into_iter().map(|case| Case { multiprocessors: 1, ..case }).collect())
 }
 
 /// Sequences of different lengths around the numbers of items and of sequences up to which they are sorted: for each block some more
-/// items than that, and far fewer; and more sequences than a warp looks at together, with few items for each block and with enough.
+/// items than that, and far fewer; as many sequences as a warp looks at together; and more, with few items for each block and with enough.
 fn about_as_many_as_are_sorted(entry: &Entry) -> Result<Vec<Case>> {
     let blocks = entry.config.min_blocks();
     let has_one_strip = entry.config.block_m() == WARPGROUP_ROWS;
     let of_several_blocks = if has_one_strip { 24 } else { 16 } / blocks;
-    let cases = [(45 * blocks, 2, 1), (15 * blocks, 1, 1), (75, 1, of_several_blocks), (75, 1, 4)];
+    let cases = [(45 * blocks, 2, 1), (15 * blocks, 1, 1), (64, 1, 1), (75, 1, of_several_blocks), (75, 1, 4)];
     let cases = cases.map(|(number, heads, multiprocessors)| {
         let length = |index: u32| if index % 11 == 7 { 65 + 70 * (index % 3) } else { 1 + index % 5 };
         let lengths: Vec<u32> = (0..number).map(length).collect();
@@ -146,6 +174,30 @@ fn about_as_many_as_are_sorted(entry: &Entry) -> Result<Vec<Case>> {
         Ok(Case { multiprocessors, ..case })
     });
     cases.into_iter().collect()
+}
+
+/// So many sequences that they are not sorted, of which the last have arrays that lead out of the tensors.
+fn many_bad_lengths(entry: &Entry) -> Result<Case> {
+    let blocks = entry.config.min_blocks();
+    let (number, largest) = (70 * blocks as usize, i32::MAX as u32);
+    let (mut queries, mut keys) = (vec![3; number], vec![2; number]);
+    (queries[number - 3..].fill(0), keys[number - 3..].fill(0));
+    let arrays = [&queries, &keys].map(|lengths| {
+        let ends = lengths.iter().scan(0, |end, length| {
+            *end += length;
+            Some(*end)
+        });
+        std::iter::once(0).chain(ends).collect::<Vec<u32>>()
+    });
+    let [mut rows, mut kv_rows] = arrays;
+    (
+        rows[number - 2..].copy_from_slice(&[largest, 9, 4]),
+        kv_rows[number - 2..].copy_from_slice(&[largest, 4, 1 << 31]),
+    );
+    let shape = shape(1, 1, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+    let case = Case::of(contiguous(shape, entry)?, Distribution::Normal);
+    let arrays = vec![(Tensor::CuSeqlens, rows), (Tensor::CuSeqlensK, kv_rows)];
+    Ok(Case { lengths: Some(Lengths::separate(&queries, &keys)?), arrays, multiprocessors: 1, ..case })
 }
 
 /// Arrays that lead out of the tensors, or back, where a kernel does not hold them to these: of sequences that share theirs, of
