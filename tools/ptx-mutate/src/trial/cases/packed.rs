@@ -50,6 +50,7 @@ pub(super) fn of(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
         packed.extend(about_as_many_as_are_sorted(entry)?);
         // So many items of one block that it sorts them.
         packed.extend(bad.iter().cloned().map(|case| Case { multiprocessors: 1, ..case }));
+        packed.extend(a_little_too_large(entry)?);
         packed.push(many_bad_lengths(entry)?);
     }
     packed.splice(1..1, bad);
@@ -139,23 +140,28 @@ const MANY_SIZES: [[u32; 2]; 14] = [
     [4, 448],
 ];
 
-/// [`MANY_SIZES`] beside a sequence with so many keys or rows that sizes are not kept in shared memory: one after the other, and with
-/// equal room.
+/// [`MANY_SIZES`] beside a sequence with so many keys or rows that sizes are not kept in shared memory, the first or the second that a lane
+/// looks at; and with equal room, of which bad lengths pretend more.
 fn too_long(entry: &Entry) -> Result<Vec<Case>> {
+    let sizes = |at: usize, too_long: [u32; 2]| {
+        let mut sizes = MANY_SIZES.to_vec();
+        sizes.insert(at, too_long);
+        [0, 1].map(|tensor| sizes.iter().map(|size| size[tensor]).collect::<Vec<u32>>())
+    };
+    let (rows, keys) = (16_321, 16_384);
     let mut cases = Vec::new();
-    for too_long in [[1, 16_384], [16_321, 1]] {
-        let sizes: Vec<[u32; 2]> =
-            [MANY_SIZES[0], too_long].into_iter().chain(MANY_SIZES[1..].iter().copied()).collect();
-        let [queries, keys] = [0, 1].map(|tensor| sizes.iter().map(|size| size[tensor]).collect::<Vec<u32>>());
-        let rows = shape(1, 1, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
-        let case = Case::of(contiguous(rows, entry)?, Distribution::Normal);
+    for (at, too_long) in [(0, [1, keys]), (1, [1, keys]), (0, [rows, 1]), (1, [rows, 1])] {
+        let [queries, keys] = sizes(at, too_long);
+        let shape = shape(1, 1, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+        let case = Case::of(contiguous(shape, entry)?, Distribution::Normal);
         cases.push(Case { lengths: Some(Lengths::separate(&queries, &keys)?), ..case });
-        if too_long[0] == 1 {
-            let room = shape(queries.len() as u32, 1, 600).with_kv_sequence(16_384);
-            let padded = Case::of(in_layout(Layout::Bshd, columns(entry), room, entry)?, Distribution::Normal);
-            cases.push(Case { lengths: Some(Lengths::Padded(Some(queries), Some(keys))), ..padded });
-        }
     }
+    let [queries, used_keys] = sizes(1, [1, keys]);
+    let room = shape(queries.len() as u32, 1, 600).with_kv_sequence(keys);
+    let more = |used: &[u32], room: u32| used.iter().map(|&used| if used == room { used + 70 } else { used }).collect();
+    let arrays = vec![(Tensor::SequsedQ, more(&queries, 600)), (Tensor::SequsedK, more(&used_keys, keys))];
+    let case = Case::of(in_layout(Layout::Bshd, columns(entry), room, entry)?, Distribution::Normal);
+    cases.push(Case { lengths: Some(Lengths::Padded(Some(queries), Some(used_keys))), arrays, ..case });
     Ok(cases.into_iter().map(|case| Case { multiprocessors: 1, ..case }).collect())
 }
 
@@ -165,13 +171,41 @@ fn about_as_many_as_are_sorted(entry: &Entry) -> Result<Vec<Case>> {
     let blocks = entry.config.min_blocks();
     let has_one_strip = entry.config.block_m() == WARPGROUP_ROWS;
     let of_several_blocks = if has_one_strip { 24 } else { 16 } / blocks;
-    let cases = [(45 * blocks, 2, 1), (15 * blocks, 1, 1), (64, 1, 1), (75, 1, of_several_blocks), (75, 1, 4)];
+    let cases = [
+        (45 * blocks, 2, 1),
+        (15 * blocks, 1, 1),
+        (64, 1, 1),
+        (65, 1, of_several_blocks),
+        (75, 1, of_several_blocks),
+        (75, 1, 4),
+    ];
     let cases = cases.map(|(number, heads, multiprocessors)| {
         let length = |index: u32| if index % 11 == 7 { 65 + 70 * (index % 3) } else { 1 + index % 5 };
         let lengths: Vec<u32> = (0..number).map(length).collect();
         let rows = shape(1, heads, lengths.iter().sum());
         let case = Case::of(contiguous(rows, entry)?, Distribution::Normal).packed(lengths);
         Ok(Case { multiprocessors, ..case })
+    });
+    cases.into_iter().collect()
+}
+
+/// A sequence, the first or the second that a lane looks at, whose end is behind all rows, but so little that its size would be kept.
+fn a_little_too_large(entry: &Entry) -> Result<Vec<Case>> {
+    let cases = [[5, 3, 4, 0], [5, 4, 0, 0]].map(|queries: [u32; 4]| {
+        let keys = queries.map(|rows| 2 * rows);
+        let ends = |lengths: [u32; 4]| {
+            let total: u32 = lengths.iter().sum();
+            let (mut ends, mut end) = (vec![0], 0);
+            for length in lengths {
+                end += length;
+                ends.push(if end == total { end + 300 } else { end });
+            }
+            ends
+        };
+        let shape = shape(1, 2, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+        let case = Case::of(contiguous(shape, entry)?, Distribution::Normal);
+        let arrays = vec![(Tensor::CuSeqlens, ends(queries)), (Tensor::CuSeqlensK, ends(keys))];
+        Ok(Case { lengths: Some(Lengths::separate(&queries, &keys)?), arrays, multiprocessors: 1, ..case })
     });
     cases.into_iter().collect()
 }
