@@ -215,7 +215,8 @@ fn many_bad_lengths(entry: &Entry) -> Result<Case> {
     let blocks = entry.config.min_blocks();
     let (number, largest) = (70 * blocks as usize, i32::MAX as u32);
     let (mut queries, mut keys) = (vec![3; number], vec![2; number]);
-    (queries[number - 3..].fill(0), keys[number - 3..].fill(0));
+    queries[number - 3..].fill(0);
+    keys[number - 3..].fill(0);
     let arrays = [&queries, &keys].map(|lengths| {
         let ends = lengths.iter().scan(0, |end, length| {
             *end += length;
@@ -224,10 +225,8 @@ fn many_bad_lengths(entry: &Entry) -> Result<Case> {
         std::iter::once(0).chain(ends).collect::<Vec<u32>>()
     });
     let [mut rows, mut kv_rows] = arrays;
-    (
-        rows[number - 2..].copy_from_slice(&[largest, 9, 4]),
-        kv_rows[number - 2..].copy_from_slice(&[largest, 4, 1 << 31]),
-    );
+    rows[number - 2..].copy_from_slice(&[largest, 9, 4]);
+    kv_rows[number - 2..].copy_from_slice(&[largest, 4, 1 << 31]);
     let shape = shape(1, 1, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
     let case = Case::of(contiguous(shape, entry)?, Distribution::Normal);
     let arrays = vec![(Tensor::CuSeqlens, rows), (Tensor::CuSeqlensK, kv_rows)];
