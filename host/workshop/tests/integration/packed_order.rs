@@ -114,12 +114,13 @@ fn assert_dealt_as_told(sizes: &Sizes, multiprocessors: u32) {
         let shape = Shape::new(1, 2, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
         let problem = problem(entry, shape, Layout::Bshd).unwrap();
         let inputs = Inputs::generate(problem, Distribution::Normal, 8).unwrap().with_lengths(&lengths).unwrap();
-        let options = Options { box_loads: true, ..SimExecutor::default_options() };
+        // Other tests look for races.
+        let options = Options { box_loads: true, races: false, ..SimExecutor::default_options() };
         let mut executor =
             SimExecutor::with_multiprocessors(sim::DEFAULT_ARCHITECTURE, multiprocessors, options).unwrap();
         let mut forward = Forward::prepare(&mut executor, module, entry, &inputs, false).unwrap();
-        let outcome = forward.execute().unwrap();
         let Some(dealt) = dealt(sizes, entry, forward.launch()) else { continue };
+        let outcome = forward.execute().unwrap();
         let strips = entry.config.block_m() / WARPGROUP_ROWS;
         let loaded = loaded(&outcome.execution.box_loads, sizes, strips, forward.launch());
         assert_eq!(loaded, dealt, "{} on {multiprocessors} multiprocessors, sequences of {sizes:?}", entry.name);
@@ -146,9 +147,9 @@ fn blocks_of_few_items_get_the_costliest_first() {
 
 #[test]
 fn blocks_of_many_items_get_those_of_a_sequence_together() {
-    let sizes = |count: u32| (0..count).map(|index| [1 + index % 9 * 31; 2]).collect();
+    let sizes = |count: u32| (0..count).map(|index| [1 + index % 9 * 24; 2]).collect();
     assert_dealt_as_told(&sizes(40), 1);
-    assert_dealt_as_told(&sizes(75), 2);
+    assert_dealt_as_told(&sizes(66), 2);
 }
 
 #[test]
