@@ -20,7 +20,7 @@ use contract::view::View;
 pub use distribution::Distribution;
 use distribution::{Head, Size};
 use lengths::Sequences;
-pub use lengths::{Lengths, Sequence};
+pub use lengths::{Lengths, Sequence, cu_seqlens};
 
 /// A problem with its Q, K and V. Each lies in a storage as the problem's view says; several may share one.
 #[derive(Clone, Debug)]

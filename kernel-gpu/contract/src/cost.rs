@@ -119,6 +119,9 @@ pub struct Costs<'a> {
     pub kernels: &'a [(KernelClass, Constants)],
 }
 
+/// How many times as long it takes to start and end an item of one strip where softmax overlaps across strips: those of the first item apart,
+/// they are otherwise hidden behind the products of the item's other strip (docs/results/map.md).
+const ALONE: f64 = 3.0;
 /// Start and end of a launch that combines parts, µs.
 const COMBINING_US: f64 = 2.5;
 
@@ -196,7 +199,7 @@ impl<'a> Costs<'a> {
 pub struct Load {
     /// Initial blocks.
     pub blocks: f64,
-    /// Consecutive items on a multiprocessor.
+    /// Consecutive items on a multiprocessor, by how long they take to start and end.
     pub rounds: f64,
     /// Consecutive steps on a multiprocessor.
     pub steps: f64,
@@ -240,13 +243,11 @@ impl Load {
         };
         let multiprocessors = f64::from(multiprocessors.max(1));
         let slots = multiprocessors * f64::from(resident.max(1));
-        // Where softmax overlaps across strips, an item starts and ends behind the products of its other strip. One that has a single
-        // strip does not. Measured (docs/results/map.md).
+        let rounds = round_up(items / slots);
         let is_alone = class.overlap == Overlap::AcrossStrips && shape.sequence <= WARPGROUP_ROWS;
-        let starts_and_ends = |rounds: f64| if is_alone { 1.0 + 3.0 * (rounds - 1.0) } else { rounds };
         Self {
             blocks: items.min(slots),
-            rounds: starts_and_ends(round_up(items / slots)),
+            rounds: if is_alone { 1.0 + ALONE * (rounds - 1.0) } else { rounds },
             steps: of_units(slots),
             shared_steps: of_units(multiprocessors),
             megabytes: shape.bytes() * 1e-6,

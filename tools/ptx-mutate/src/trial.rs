@@ -120,8 +120,13 @@ impl Trial {
         inputs: &Inputs,
         instructions_per_warp: u64,
     ) -> Result<Outcome, Error> {
-        let (schedule, defaults) = (case.schedule, Options::default());
-        let options = Options { threads: 1, instructions_per_warp, schedule, box_loads: true, ..defaults };
+        let options = Options {
+            threads: 1,
+            instructions_per_warp,
+            schedule: case.schedule,
+            box_loads: true,
+            ..Options::default()
+        };
         let mut simulator = SimExecutor::with_multiprocessors(DEFAULT_ARCHITECTURE, case.multiprocessors, options)?;
         let module = PtxModule { file: self.file.clone(), text: ptx.clone() };
         Forward::prepare(&mut simulator, &module, &self.entry, inputs, case.lse)?.execute()

@@ -62,7 +62,7 @@ impl Lengths {
         match self {
             Self::Shared(lengths) => {
                 check_sum(lengths, problem.shape().sequence)?;
-                let (begins, problem) = (begins(lengths), problem.packed(packing(lengths, Arrays::Shared))?);
+                let (begins, problem) = (cu_seqlens(lengths), problem.packed(packing(lengths, Arrays::Shared))?);
                 let all = pairs(&begins, &begins).map(|(rows, keys)| Sequence { rows, keys }).collect();
                 Ok((problem, Sequences { all, arrays: vec![(Tensor::CuSeqlens, begins)] }))
             }
@@ -70,7 +70,7 @@ impl Lengths {
                 check_sum(queries, problem.shape().sequence)?;
                 check_sum(keys, problem.shape().kv_sequence)?;
                 let problem = problem.packed(packing(queries, Arrays::Separate))?;
-                let (queries, keys) = (begins(queries), begins(keys));
+                let (queries, keys) = (cu_seqlens(queries), cu_seqlens(keys));
                 let all = pairs(&queries, &keys).map(|(rows, keys)| Sequence { rows, keys }).collect();
                 Ok((problem, Sequences { all, arrays: vec![(Tensor::CuSeqlens, queries), (Tensor::CuSeqlensK, keys)] }))
             }
@@ -119,8 +119,8 @@ fn check_sum(lengths: &[u32], rows: u32) -> Result<()> {
     }
 }
 
-/// First row of each sequence, then the end of the last (`cu_seqlens`).
-fn begins(lengths: &[u32]) -> Arc<[u32]> {
+/// First row of each sequence of these lengths, then the end of the last; their sum is below 2³².
+pub fn cu_seqlens(lengths: &[u32]) -> Arc<[u32]> {
     let ends = lengths.iter().scan(0, |end, length| {
         *end += length;
         Some(*end)

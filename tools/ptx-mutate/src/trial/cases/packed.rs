@@ -7,7 +7,7 @@ use contract::problem::Shape;
 use contract::refusal::Tensor;
 use contract::tile::Kind;
 use contract::view::Layout;
-use workshop::inputs::{Distribution, Lengths};
+use workshop::inputs::{Distribution, Lengths, cu_seqlens};
 
 use super::{Case, apart, columns, contiguous, drawn, in_layout, shape};
 
@@ -195,12 +195,7 @@ fn a_little_too_large(entry: &Entry) -> Result<Vec<Case>> {
         let keys = queries.map(|rows| 2 * rows);
         let ends = |lengths: [u32; 4]| {
             let total: u32 = lengths.iter().sum();
-            let (mut ends, mut end) = (vec![0], 0);
-            for length in lengths {
-                end += length;
-                ends.push(if end == total { end + 300 } else { end });
-            }
-            ends
+            cu_seqlens(&lengths).iter().map(|&end| if end == total { end + 300 } else { end }).collect()
         };
         let shape = shape(1, 2, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
         let case = Case::of(contiguous(shape, entry)?, Distribution::Normal);
@@ -217,14 +212,7 @@ fn many_bad_lengths(entry: &Entry) -> Result<Case> {
     let (mut queries, mut keys) = (vec![3; number], vec![2; number]);
     queries[number - 3..].fill(0);
     keys[number - 3..].fill(0);
-    let arrays = [&queries, &keys].map(|lengths| {
-        let ends = lengths.iter().scan(0, |end, length| {
-            *end += length;
-            Some(*end)
-        });
-        std::iter::once(0).chain(ends).collect::<Vec<u32>>()
-    });
-    let [mut rows, mut kv_rows] = arrays;
+    let [mut rows, mut kv_rows] = [&queries, &keys].map(|lengths| cu_seqlens(lengths).to_vec());
     rows[number - 2..].copy_from_slice(&[largest, 9, 4]);
     kv_rows[number - 2..].copy_from_slice(&[largest, 4, 1 << 31]);
     let shape = shape(1, 1, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
