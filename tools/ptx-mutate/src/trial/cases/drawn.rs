@@ -5,17 +5,20 @@ use anyhow::Result;
 use contract::config::Mask;
 use contract::manifest::Entry;
 use contract::problem::{Problem, Window};
+use contract::refusal::Tensor;
 use contract::view::Layout;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use sha2::{Digest, Sha256};
-use workshop::inputs::{Distribution, Lengths};
+use workshop::inputs::{Distribution, Lengths, cu_seqlens};
 
-use super::{Case, apart, columns, in_layout, shape};
+use super::{Case, apart, columns, contiguous, in_layout, shape};
 
 /// Problems of each entry.
 const NUMBER: usize = 4;
+/// Packed batches of each entry whose arrays are partly wrong.
+const BAD: usize = 8;
 /// The most scores of a problem.
 const MOST_SCORES: u32 = 300_000;
 
@@ -107,4 +110,72 @@ pub(super) fn lengths(entry: &Entry) -> Result<Vec<Case>> {
         cases.push(Case { lengths: Some(lengths), multiprocessors: random.random_range(1..=5), ..case });
     }
     Ok(cases)
+}
+
+/// Packed sequences, most of them short, with arrays that say the same where they are held to the tensors: uses of more rows than there
+/// are, negative ones of none, and ends behind all rows. The last sequences have no rows, and begin and end anywhere.
+pub(super) fn bad_lengths(entry: &Entry) -> Result<Vec<Case>> {
+    let mut random = random(entry);
+    random.set_stream(1);
+    let mut cases = Vec::new();
+    for _ in 0..BAD {
+        let (number, empty) = (random.random_range(2..=70), random.random_range(0..=2));
+        let mut draw = || {
+            let mut lengths: Vec<u32> = (0..number).map(|_| often_short(&mut random)).collect();
+            lengths.push(random.random_range(1..=70));
+            lengths.extend(vec![0; empty]);
+            let ends = ends(&lengths, empty, &mut random);
+            let used: Vec<u32> = lengths.iter().map(|&rows| used(rows, &mut random)).collect();
+            (lengths, ends, used)
+        };
+        let ((queries, ends_q, used_q), (keys, ends_k, used_k)) = (draw(), draw());
+        let arrays = vec![
+            (Tensor::CuSeqlens, ends_q),
+            (Tensor::CuSeqlensK, ends_k),
+            (Tensor::SequsedQ, used_q),
+            (Tensor::SequsedK, used_k),
+        ];
+        let heads = random.random_range(1..=2);
+        let rows = shape(1, heads, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+        let case = Case::of(contiguous(rows, entry)?, Distribution::Normal);
+        let lengths = Some(Lengths::separate(&queries, &keys)?);
+        cases.push(Case { lengths, arrays, multiprocessors: random.random_range(1..=3), ..case });
+    }
+    Ok(cases)
+}
+
+/// A number of rows or keys: several strips of one sequence in eight.
+fn often_short(random: &mut ChaCha8Rng) -> u32 {
+    if random.random_ratio(1, 8) { random.random_range(60..=200) } else { random.random_range(0..=5) }
+}
+
+/// Where sequences of these `lengths` end: the last of those that have rows behind all rows, the `empty` ones after it anywhere before.
+fn ends(lengths: &[u32], empty: usize, random: &mut ChaCha8Rng) -> Vec<u32> {
+    let total: u32 = lengths.iter().sum();
+    let mut ends = cu_seqlens(lengths).to_vec();
+    let mut last = match random.random_range(0..4) {
+        0 => total,
+        1 => i32::MAX as u32,
+        2 => 1 << 31,
+        _ => total + random.random_range(1..=300),
+    };
+    for end in ends.iter_mut().rev().take(empty + 1).rev() {
+        *end = last;
+        // Behind all rows the next sequence may begin again; before, no row may lie between.
+        last = match last >= total && random.random_ratio(1, 3) {
+            true => random.random_range(1..=9_u32).wrapping_neg(),
+            false => random.random_range(0..=last.min(total)),
+        };
+    }
+    ends
+}
+
+/// A number of rows in use that says that all `rows` are.
+fn used(rows: u32, random: &mut ChaCha8Rng) -> u32 {
+    match random.random_range(0..6) {
+        0 => i32::MAX as u32,
+        1 if rows == 0 => random.random_range(1..=9_u32).wrapping_neg(),
+        2 | 3 => rows + random.random_range(1..=200),
+        _ => rows,
+    }
 }

@@ -6,6 +6,7 @@ use contract::manifest::Entry;
 use contract::problem::Shape;
 use contract::refusal::Tensor;
 use contract::tile::Kind;
+use contract::tile::sm90_tma::SIZES_KEPT;
 use contract::view::Layout;
 use workshop::inputs::{Distribution, Lengths, cu_seqlens};
 
@@ -52,6 +53,7 @@ pub(super) fn of(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
         packed.extend(bad.iter().cloned().map(|case| Case { multiprocessors: 1, ..case }));
         packed.extend(a_little_too_large(entry)?);
         packed.push(many_bad_lengths(entry)?);
+        packed.extend(drawn::bad_lengths(entry)?);
     }
     packed.splice(1..1, bad);
     // Equal room for three, of which one uses none of it and one all.
@@ -166,7 +168,8 @@ fn too_long(entry: &Entry) -> Result<Vec<Case>> {
 }
 
 /// Sequences of different lengths around the numbers of items and of sequences up to which they are sorted: for each block some more
-/// items than that, and far fewer; as many sequences as a warp looks at together; and more, with few items for each block and with enough.
+/// items than that, and far fewer; as many sequences as a warp looks at together; more, with few items for each block and with enough; and as
+/// many as have room in shared memory.
 fn about_as_many_as_are_sorted(entry: &Entry) -> Result<Vec<Case>> {
     let blocks = entry.config.min_blocks();
     let has_one_strip = entry.config.block_m() == WARPGROUP_ROWS;
@@ -178,6 +181,7 @@ fn about_as_many_as_are_sorted(entry: &Entry) -> Result<Vec<Case>> {
         (65, 1, of_several_blocks),
         (75, 1, of_several_blocks),
         (75, 1, 4),
+        (SIZES_KEPT, 1, 6 / blocks),
     ];
     let cases = cases.map(|(number, heads, multiprocessors)| {
         let length = |index: u32| if index % 11 == 7 { 65 + 70 * (index % 3) } else { 1 + index % 5 };
