@@ -83,11 +83,29 @@ impl KernelClass {
     }
 }
 
+/// Where the blocks of a one-shot grid run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Blocks resident on a multiprocessor, if the grid does not determine it.
+    pub resident: u32,
+    /// Which of them compute the last ones.
+    pub last: LastRound,
+}
+
+/// Which multiprocessors compute the blocks of the last round, if these do not fill all of them (docs/results/map.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastRound {
+    /// As many multiprocessors as there are.
+    Spread,
+    /// Those whose blocks end first: blocks that end together are followed by as many, while other multiprocessors idle.
+    Together,
+}
+
 /// Fitted constants of a class of kernels on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Constants {
-    /// Blocks resident on a multiprocessor, if the grid does not determine it.
-    pub resident: u32,
+    /// Where its blocks run.
+    pub placement: Placement,
     /// Start and end of a launch, µs.
     pub launch_us: f64,
     /// Start of one of the initial blocks, µs: the GPU starts them one after another.
@@ -155,7 +173,7 @@ impl<'a> Costs<'a> {
     /// time, µs.
     pub fn in_fastest_parts(&self, class: &KernelClass, problem: &Problem, multiprocessors: u32) -> Option<(u32, f64)> {
         let predict = |parts| self.predict_class(class, problem, multiprocessors, parts);
-        let resident = self.constants(class)?.resident;
+        let resident = self.constants(class)?.placement.resident;
         let candidates = parts::candidates(class.tile(), problem.shape(), class.mask, (multiprocessors, resident));
         let mut fastest = (1, predict(1)?);
         for parts in candidates.into_iter().flatten() {
@@ -179,7 +197,7 @@ impl<'a> Costs<'a> {
             return None;
         }
         let constants = self.constants(class)?;
-        Some(constants.predict(&Load::of(class, problem, multiprocessors, constants.resident, parts)))
+        Some(constants.predict(&Load::of(class, problem, multiprocessors, constants.placement, parts)))
     }
 
     /// The constants of `class`, else those derived from the nearest class; `None` if there is none of its kind.
@@ -201,23 +219,37 @@ pub struct Load {
     pub blocks: f64,
     /// Consecutive items on a multiprocessor, by how long they take to start and end.
     pub rounds: f64,
-    /// Consecutive steps on a multiprocessor.
-    pub steps: f64,
-    /// Steps of all blocks of a multiprocessor together.
-    pub shared_steps: f64,
+    /// Steps on the busiest multiprocessor: of the full rounds and of the last, if blocks take the places of others; else all in the
+    /// second.
+    pub steps: [Steps; 2],
     /// 10⁶ bytes of Q, K, V, O and LSE.
     pub megabytes: f64,
     /// 10⁶ bytes that [parts] leave for a second launch to combine.
     pub left_megabytes: f64,
 }
 
+/// Steps on a multiprocessor.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Steps {
+    /// Consecutive ones.
+    pub consecutive: f64,
+    /// Those of all its blocks together.
+    pub shared: f64,
+}
+
 impl Load {
-    /// The load of a kernel of `class` for `problem` on `multiprocessors` multiprocessors, with `resident` blocks on each if the grid
-    /// does not determine it, and items in `own_parts` [parts].
-    pub fn of(class: &KernelClass, problem: &Problem, multiprocessors: u32, resident: u32, own_parts: u32) -> Self {
+    /// The load of a kernel of `class` for `problem` on `multiprocessors` multiprocessors, with `placement` if the grid does not determine
+    /// it, and items in `own_parts` [parts].
+    pub fn of(
+        class: &KernelClass,
+        problem: &Problem,
+        multiprocessors: u32,
+        placement: Placement,
+        own_parts: u32,
+    ) -> Self {
         let shape = problem.shape();
         let resident = match class.grid {
-            Grid::OneShot => resident,
+            Grid::OneShot => placement.resident,
             Grid::Persistent | Grid::SplitKeys => class.blocks,
         };
         let heads = f64::from(shape.batch) * f64::from(shape.heads);
@@ -233,26 +265,64 @@ impl Load {
         } else {
             items / parts * longest
         };
-        let longest = round_up(longest / parts);
-        // Equal items take whole rounds. Of unequal items the longest come first, so the last are short: the more rounds, the shorter.
-        // Measured (docs/results/map.md).
-        let of_units = |units: f64| match causal {
-            _ if items <= units => longest,
-            false => round_up(items / units) * longest,
-            true => (total / units + 0.25 * (units / items) * longest).max(longest),
-        };
-        let multiprocessors = f64::from(multiprocessors.max(1));
-        let slots = multiprocessors * f64::from(resident.max(1));
+        let work = Work { items, longest: round_up(longest / parts), total, is_even: !causal };
+        let (multiprocessors, resident) = (f64::from(multiprocessors.max(1)), f64::from(resident.max(1)));
+        let slots = multiprocessors * resident;
         let rounds = round_up(items / slots);
+        let steps = match class.grid {
+            Grid::OneShot if work.is_even && rounds > 1.0 => {
+                work.in_rounds(rounds, multiprocessors, (resident, placement.last))
+            }
+            _ => [
+                Steps::default(),
+                Steps { consecutive: work.steps_of_one(slots), shared: work.steps_of_one(multiprocessors) },
+            ],
+        };
         let is_alone = class.overlap == Overlap::AcrossStrips && shape.sequence <= WARPGROUP_ROWS;
         Self {
             blocks: items.min(slots),
             rounds: if is_alone { 1.0 + ALONE * (rounds - 1.0) } else { rounds },
-            steps: of_units(slots),
-            shared_steps: of_units(multiprocessors),
+            steps,
             megabytes: shape.bytes() * 1e-6,
             left_megabytes: heads * parts::left_bytes(shape.sequence, own_parts, class.columns) * 1e-6,
         }
+    }
+}
+
+/// Work items and their steps.
+struct Work {
+    items: f64,
+    /// Steps of the longest item.
+    longest: f64,
+    /// Steps of all items.
+    total: f64,
+    /// Whether all items are equally long.
+    is_even: bool,
+}
+
+impl Work {
+    /// Steps of the busiest of `units` units that the items are dealt to one by one.
+    fn steps_of_one(&self, units: f64) -> f64 {
+        // Equal items take whole rounds. Of unequal items the longest come first, so the last are short: the more rounds, the shorter.
+        // Measured (docs/results/map.md).
+        match self.is_even {
+            _ if self.items <= units => self.longest,
+            true => round_up(self.items / units) * self.longest,
+            false => (self.total / units + 0.25 * (units / self.items) * self.longest).max(self.longest),
+        }
+    }
+
+    /// Steps of several rounds of equal items, each of which takes the place of one that ended: of the full rounds and of the last.
+    fn in_rounds(&self, rounds: f64, multiprocessors: f64, (resident, last): (f64, LastRound)) -> [Steps; 2] {
+        let (full_rounds, longest) = (rounds - 1.0, self.longest);
+        let last = match last {
+            LastRound::Spread => round_up((self.items - full_rounds * multiprocessors * resident) / multiprocessors),
+            LastRound::Together => resident,
+        };
+        [
+            Steps { consecutive: full_rounds * longest, shared: full_rounds * resident * longest },
+            Steps { consecutive: longest, shared: last * longest },
+        ]
     }
 }
 
@@ -290,8 +360,11 @@ impl Constants {
         let (columns, groups) = (ratio(|class| class.columns), ratio(|class| class.key_groups));
         let doubt = if own.key_groups == other.key_groups { 1.0 } else { DOUBT };
         Self {
-            // As many warps are resident as before.
-            resident: ((f64::from(self.resident) / (rows * groups)) as u32).max(1),
+            placement: Placement {
+                // As many warps are resident as before.
+                resident: ((f64::from(self.placement.resident) / (rows * groups)) as u32).max(1),
+                ..self.placement
+            },
             launch_us: self.launch_us * doubt,
             block_us: self.block_us * doubt,
             item_us: self.item_us * doubt,
@@ -304,9 +377,9 @@ impl Constants {
 
     /// Predicted time of a launch with `load`, µs.
     pub fn predict(&self, load: &Load) -> f64 {
-        let own = self.step_us * load.steps;
-        let shared = self.shared_step_us * load.shared_steps;
-        let computing = self.item_us * load.rounds + own.max(shared);
+        let stepping = |Steps { consecutive, shared }| (self.step_us * consecutive).max(self.shared_step_us * shared);
+        let [full_rounds, last] = load.steps.map(stepping);
+        let computing = self.item_us * load.rounds + full_rounds + last;
         let moving = self.megabyte_us * load.megabytes;
         // What parts leave is read where it was written, in L2.
         let combining =
@@ -328,18 +401,37 @@ mod tests {
 
     fn load(config: Configuration, mask: Mask, heads: u32, sequence: u32, resident: u32) -> Load {
         let problem = Problem::new(Shape::new(1, heads, sequence), mask, Layout::Bhsd).unwrap();
-        Load::of(&KernelClass::new(config, mask), &problem, 132, resident, 1)
+        let placement = Placement { resident, last: LastRound::Spread };
+        Load::of(&KernelClass::new(config, mask), &problem, 132, placement, 1)
     }
 
     #[test]
     fn items_go_through_in_rounds_of_the_blocks_that_are_there() {
-        let Load { blocks, rounds, steps, shared_steps, megabytes, .. } = load(ONE_SHOT, Mask::Full, 264, 64, 2);
-        assert_eq!((blocks, rounds, steps, shared_steps), (264.0, 1.0, 1.0, 2.0));
+        let Load { blocks, rounds, steps, megabytes, .. } = load(ONE_SHOT, Mask::Full, 264, 64, 2);
+        assert_eq!((blocks, rounds), (264.0, 1.0));
+        assert_eq!(steps, [Steps::default(), Steps { consecutive: 1.0, shared: 2.0 }]);
         assert!((megabytes - 264.0 * 64.0 * 516.0 * 1e-6).abs() < 1e-12);
         let more = load(ONE_SHOT, Mask::Full, 265, 64, 2);
-        assert_eq!((more.rounds, more.steps, more.shared_steps), (2.0, 2.0, 3.0));
+        assert_eq!(more.rounds, 2.0);
+        assert_eq!(more.steps, [Steps { consecutive: 1.0, shared: 2.0 }, Steps { consecutive: 1.0, shared: 1.0 }]);
         let large = load(LARGE, Mask::Full, 133, 256, 7);
-        assert_eq!((large.rounds, large.steps), (2.0, 8.0), "a persistent grid has the blocks that it says");
+        assert_eq!(
+            (large.rounds, large.steps[1].consecutive),
+            (2.0, 8.0),
+            "a persistent grid has the blocks that it says"
+        );
+    }
+
+    #[test]
+    fn the_last_blocks_share_multiprocessors_if_they_follow_others_together() {
+        let problem = Problem::new(Shape::new(1, 2 * 264 + 5, 64), Mask::Full, Layout::Bhsd).unwrap();
+        let last = |last| {
+            let class = KernelClass::new(ONE_SHOT, Mask::Full);
+            let [full_rounds, steps] = Load::of(&class, &problem, 132, Placement { resident: 2, last }, 1).steps;
+            assert_eq!(full_rounds, Steps { consecutive: 2.0, shared: 4.0 });
+            steps.shared
+        };
+        assert_eq!((last(LastRound::Spread), last(LastRound::Together)), (1.0, 2.0));
     }
 
     #[test]
@@ -375,7 +467,7 @@ mod tests {
     }
 
     const CONSTANTS: Constants = Constants {
-        resident: 2,
+        placement: Placement { resident: 2, last: LastRound::Spread },
         launch_us: 2.0,
         block_us: 0.125,
         item_us: 1.0,
@@ -387,11 +479,11 @@ mod tests {
 
     #[test]
     fn the_longer_of_computing_and_moving_counts_and_a_part_of_the_other() {
-        let load =
-            Load { blocks: 8.0, rounds: 2.0, steps: 10.0, shared_steps: 20.0, megabytes: 8.0, left_megabytes: 0.0 };
-        assert_eq!(CONSTANTS.predict(&load), 2.0 + 1.0 + (2.0 + 6.0) + 0.5 * 2.0);
-        let load = Load { megabytes: 40.0, ..load };
-        assert_eq!(CONSTANTS.predict(&load), 2.0 + 1.0 + 10.0 + 0.5 * 8.0);
+        let steps = [Steps { consecutive: 10.0, shared: 10.0 }, Steps { consecutive: 2.0, shared: 10.0 }];
+        let load = Load { blocks: 8.0, rounds: 2.0, steps, megabytes: 8.0, left_megabytes: 0.0 };
+        assert_eq!(CONSTANTS.predict(&load), 2.0 + 1.0 + (2.0 + 5.0 + 3.0) + 0.5 * 2.0);
+        let load = Load { megabytes: 48.0, ..load };
+        assert_eq!(CONSTANTS.predict(&load), 2.0 + 1.0 + 12.0 + 0.5 * 10.0);
     }
 
     #[test]
@@ -419,7 +511,8 @@ mod tests {
         let own = class(Sm80::new(32, 32, 2, 2));
         assert_eq!(CONSTANTS.of_another(&own, &own), CONSTANTS);
         let larger = CONSTANTS.of_another(&own, &class(Sm80::new(64, 64, 4, 2)));
-        let expected = Constants { resident: 1, step_us: 1.0, shared_step_us: 1.2, ..CONSTANTS };
+        let placement = Placement { resident: 1, ..CONSTANTS.placement };
+        let expected = Constants { placement, step_us: 1.0, shared_step_us: 1.2, ..CONSTANTS };
         assert_eq!(larger, expected, "twice the keys, four times the products");
         let wider = CONSTANTS.of_another(&own, &class(Sm80 { columns: 96, ..Sm80::new(32, 32, 2, 2) }));
         assert_eq!(

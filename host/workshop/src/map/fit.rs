@@ -7,7 +7,7 @@ mod source;
 use std::collections::BTreeMap;
 
 use contract::config::{Mask, Sequence};
-use contract::cost::{Constants, Costs, KernelClass, Load};
+use contract::cost::{Constants, Costs, KernelClass, LastRound, Load, Placement};
 use contract::problem::Problem;
 use contract::tile::Grid;
 use contract::variants::Variant;
@@ -27,7 +27,7 @@ const WEIGHT_OF_EXPECTED: f64 = 0.02;
 
 /// Prior of the constants.
 const EXPECTED: Constants = Constants {
-    resident: 2,
+    placement: Placement { resident: 2, last: LastRound::Spread },
     launch_us: 2.0,
     block_us: 0.004,
     item_us: 1.0,
@@ -182,8 +182,8 @@ fn fit_class(
     multiprocessors: u32,
     expected: &Constants,
 ) -> FittedKernel {
-    let of = |resident: u32| {
-        let load = |problem: &Problem, parts| Load::of(class, problem, multiprocessors, resident, parts);
+    let of = |placement: Placement| {
+        let load = |problem: &Problem, parts| Load::of(class, problem, multiprocessors, placement, parts);
         let loads: Vec<_> = times.iter().map(|(problem, time)| (load(problem, time.parts), time.us.ln())).collect();
         let square = |constants: &Constants| {
             let errors = loads.iter().map(|(load, us)| constants.predict(load).ln() - us);
@@ -194,29 +194,33 @@ fn fit_class(
             let apart = logarithms.iter().zip(&expected).map(|(one, other)| (one - other).powi(2));
             WEIGHT_OF_EXPECTED * apart.sum::<f64>() / loads.len() as f64
         };
-        let (found, cost) = minimise(expected, |point| square(&constants(resident, point)) + unexpected(point));
-        let constants = constants(resident, &found);
+        let (found, cost) = minimise(expected, |point| square(&constants(placement, point)) + unexpected(point));
+        let constants = constants(placement, &found);
         (cost, FittedKernel { class: *class, constants, times: times.len(), error: square(&constants).sqrt() })
     };
-    let resident = match class.grid {
-        Grid::OneShot => RESIDENT.to_vec(),
-        Grid::Persistent | Grid::SplitKeys => vec![class.blocks],
+    let spread = |resident| Placement { resident, last: LastRound::Spread };
+    let placements = match class.grid {
+        Grid::OneShot => {
+            let together = |resident| Placement { last: LastRound::Together, ..spread(resident) };
+            RESIDENT.into_iter().flat_map(|resident| [spread(resident), together(resident)]).collect()
+        }
+        Grid::Persistent | Grid::SplitKeys => vec![spread(class.blocks)],
     };
-    let best = resident.into_iter().map(of).min_by(|a, b| a.0.total_cmp(&b.0));
-    best.expect("there is at least one number of blocks").1
+    let best = placements.into_iter().map(of).min_by(|a, b| a.0.total_cmp(&b.0));
+    best.expect("there is at least one placement").1
 }
 
 /// Logarithms of the constants, except the number of blocks; zeros count as tiny.
 fn logarithms(constants: &Constants) -> [f64; 7] {
-    let Constants { resident: _, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed } =
+    let Constants { placement: _, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed } =
         *constants;
     [launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed]
         .map(|constant| constant.max(1e-6).ln())
 }
 
-fn constants(resident: u32, logarithms: &[f64; 7]) -> Constants {
+fn constants(placement: Placement, logarithms: &[f64; 7]) -> Constants {
     let [launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed] = logarithms.map(f64::exp);
-    Constants { resident, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed }
+    Constants { placement, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed }
 }
 
 /// Regret at the points of one fold with constants fitted to the others.
@@ -299,7 +303,10 @@ mod tests {
 
     fn truth(config: Configuration) -> Constants {
         match config == SMALL {
-            true => Constants { launch_us: 1.5, item_us: 0.9, step_us: 0.4, shared_step_us: 0.25, ..EXPECTED },
+            true => {
+                let placement = Placement { last: LastRound::Together, ..EXPECTED.placement };
+                Constants { placement, launch_us: 1.5, item_us: 0.9, step_us: 0.4, shared_step_us: 0.25, ..EXPECTED }
+            }
             false => Constants { launch_us: 1.8, item_us: 2.2, step_us: 0.8, shared_step_us: 0.1, ..EXPECTED },
         }
     }
@@ -318,7 +325,7 @@ mod tests {
                 let case = point((1, heads, sequence), vec![]).case;
                 let problem = case.problem().unwrap();
                 let class = KernelClass::new(config, Mask::Full);
-                let load = Load::of(&class, &problem, MULTIPROCESSORS, truth(config).resident, 1);
+                let load = Load::of(&class, &problem, MULTIPROCESSORS, truth(config).placement, 1);
                 truth(config).predict(&load) * (1.0 + sign * noise * (index as f64 * 0.7).sin())
             };
             let results = vec![
@@ -337,6 +344,8 @@ mod tests {
         assert_eq!((fit.gpu.as_str(), fit.kernels.len()), ("NVIDIA H200", 2));
         for kernel in &fit.kernels {
             assert!(kernel.error < 0.02 && kernel.times == 64, "{kernel:?}");
+            let truth = truth(if kernel.class.grid == Grid::OneShot { SMALL } else { LARGE });
+            assert_eq!(kernel.constants.placement.last, truth.placement.last, "{kernel:?}");
         }
         let regret = fit.regret.expect("enough points");
         assert!(regret.mean < 1.002 && regret.count == 64, "{regret:?}");

@@ -2,7 +2,7 @@ extern crate std;
 
 use super::*;
 use crate::config::{Family, Mask, Scores, Sequence};
-use crate::cost::{Constants, KernelClass, SHIPPED};
+use crate::cost::{Constants, KernelClass, LastRound, Placement, SHIPPED};
 use crate::packed::Packing;
 use crate::problem::{ScoreMod, Shape, Slopes, Window};
 use crate::tensor::Strides;
@@ -129,7 +129,7 @@ fn constants(variants: &[Variant<'_>]) -> std::vec::Vec<(KernelClass, Constants)
     let of = |variant: &Variant<'_>| {
         let rows = f64::from(variant.config.block_m());
         let constants = Constants {
-            resident: 1,
+            placement: Placement { resident: 1, last: LastRound::Spread },
             launch_us: 2.0,
             block_us: 0.0,
             item_us: rows / 64.0,

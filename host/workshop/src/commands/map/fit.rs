@@ -48,7 +48,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
 fn name(class: &KernelClass, constants: &Constants) -> String {
     let KernelClass { kind, rows, keys, columns, .. } = *class;
     let overlap = class.overlap.words().map_or_else(String::new, |words| format!(", {words}"));
-    let blocks = class.blocks.max(constants.resident);
+    let blocks = class.blocks.max(constants.placement.resident);
     format!("{} {rows}x{keys}, D {columns}, {blocks} blocks{overlap}, {}", kind.name(), class.mask.name())
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use contract::cost::{Constants, KernelClass};
+use contract::cost::{Constants, KernelClass, Placement};
 use contract::variants::VARIANTS;
 
 use super::{Fit, of_variants};
@@ -10,7 +10,8 @@ use super::{Fit, of_variants};
 const HEAD: &str = "\
 //! The shipped constants. Written by `fa512 map fit` (docs/results/map.md).
 
-use super::{Constants, Costs, KernelClass};
+use super::LastRound::{self, Spread, Together};
+use super::{Constants, Costs, KernelClass, Placement};
 use crate::config::Mask::{self, Causal, Full};
 use crate::tile::Grid::{self, OneShot, Persistent, SplitKeys};
 use crate::tile::Kind::{self, Sm80, Sm90CpAsync, Sm90Tma};
@@ -28,12 +29,13 @@ const TAIL: &str = "\
 /// Kind, rows, keys, key groups, columns, blocks, grid, overlap, mask.
 type Class = (Kind, u32, u32, u32, u32, u32, Grid, Overlap, Mask);
 
-const fn kernel(class: Class, resident: u32, constants: [f64; 7]) -> (KernelClass, Constants) {
+const fn kernel(class: Class, (resident, last): (u32, LastRound), constants: [f64; 7]) -> (KernelClass, Constants) {
     let (kind, rows, keys, key_groups, columns, blocks, grid, overlap, mask) = class;
+    let placement = Placement { resident, last };
     let [launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed] = constants;
     (
         KernelClass { kind, rows, keys, key_groups, columns, blocks, grid, overlap, mask },
-        Constants { resident, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed },
+        Constants { placement, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed },
     )
 }
 ";
@@ -45,13 +47,14 @@ pub fn source(fits: &[Fit]) -> String {
         let _ = writeln!(text, "    Costs {{ gpu: {gpu:?}, architecture: {architecture}, kernels: &[");
         for (class, constants) in of_variants(kernels, VARIANTS) {
             let KernelClass { kind, rows, keys, key_groups, columns, blocks, grid, overlap, mask } = class;
-            let Constants { resident, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed } =
+            let Constants { placement, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed } =
                 constants;
+            let Placement { resident, last } = placement;
             let numbers = [launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed];
             let numbers = numbers.map(|number| format!("{number:.4}")).join(", ");
             let _ = writeln!(
                 text,
-                "        kernel(({kind:?}, {rows}, {keys}, {key_groups}, {columns}, {blocks}, {grid:?}, {overlap:?}, {mask:?}), {resident}, [{numbers}]),"
+                "        kernel(({kind:?}, {rows}, {keys}, {key_groups}, {columns}, {blocks}, {grid:?}, {overlap:?}, {mask:?}), ({resident}, {last:?}), [{numbers}]),"
             );
         }
         text += "    ] },\n";
