@@ -120,15 +120,15 @@ pub(super) fn bad_lengths(entry: &Entry) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for _ in 0..BAD {
         let (number, empty) = (random.random_range(2..=70), random.random_range(0..=2));
-        let mut draw = || {
-            let mut lengths: Vec<u32> = (0..number).map(|_| often_short(&mut random)).collect();
+        let mut draw = |most: u32| {
+            let mut lengths: Vec<u32> = (0..number).map(|_| often_short(most, &mut random)).collect();
             lengths.push(random.random_range(1..=70));
             lengths.extend(vec![0; empty]);
             let ends = ends(&lengths, empty, &mut random);
             let used: Vec<u32> = lengths.iter().map(|&rows| used(rows, &mut random)).collect();
             (lengths, ends, used)
         };
-        let ((queries, ends_q, used_q), (keys, ends_k, used_k)) = (draw(), draw());
+        let ((queries, ends_q, used_q), (keys, ends_k, used_k)) = (draw(200), draw(500));
         let arrays = vec![
             (Tensor::CuSeqlens, ends_q),
             (Tensor::CuSeqlensK, ends_k),
@@ -144,9 +144,9 @@ pub(super) fn bad_lengths(entry: &Entry) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// A number of rows or keys: several strips of one sequence in eight.
-fn often_short(random: &mut ChaCha8Rng) -> u32 {
-    if random.random_ratio(1, 8) { random.random_range(60..=200) } else { random.random_range(0..=5) }
+/// A number of rows or keys: up to `most` of one sequence in eight.
+fn often_short(most: u32, random: &mut ChaCha8Rng) -> u32 {
+    if random.random_ratio(1, 8) { random.random_range(60..=most) } else { random.random_range(0..=5) }
 }
 
 /// Where sequences of these `lengths` end: the last of those that have rows behind all rows, the `empty` ones after it anywhere before.

@@ -115,11 +115,18 @@ fn many_sequences(entry: &Entry) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Sequences of one length: too many to be sorted for that, and few and many of which each has a short last item.
+/// Sequences of one length: too many to be sorted for that, and few and many of which each has a short last item. And such of which one, the
+/// first or the second that a lane looks at, is shorter, so that it comes last.
 fn equal(entry: &Entry) -> Result<Vec<Case>> {
-    let cases = [(9, 50), (entry.config.block_m() + 1, 3), (entry.config.block_m() + 1, 14)].map(|(length, number)| {
-        let case = Case::of(contiguous(shape(1, 1, length * number), entry)?, Distribution::Normal);
-        Ok(Case { multiprocessors: 1, ..case.packed(vec![length; number as usize]) })
+    let length = entry.config.block_m() + 1;
+    let all_but = |index: usize| {
+        let mut lengths = vec![length; 14];
+        lengths[index] = 1;
+        lengths
+    };
+    let cases = [vec![9; 50], vec![length; 3], vec![length; 14], all_but(4), all_but(5)].map(|lengths: Vec<u32>| {
+        let case = Case::of(contiguous(shape(1, 1, lengths.iter().sum()), entry)?, Distribution::Normal);
+        Ok(Case { multiprocessors: 1, ..case.packed(lengths) })
     });
     cases.into_iter().collect()
 }
@@ -177,7 +184,7 @@ fn about_as_many_as_are_sorted(entry: &Entry) -> Result<Vec<Case>> {
     let cases = [
         (45 * blocks, 2, 1),
         (15 * blocks, 1, 1),
-        (64, 1, 1),
+        (64, 1, 2),
         (65, 1, of_several_blocks),
         (75, 1, of_several_blocks),
         (75, 1, 4),
