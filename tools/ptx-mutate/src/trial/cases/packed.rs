@@ -188,7 +188,7 @@ fn about_as_many_as_are_sorted(entry: &Entry) -> Result<Vec<Case>> {
         (65, 1, of_several_blocks),
         (75, 1, of_several_blocks),
         (75, 1, 4),
-        (SIZES_KEPT, 1, 6 / blocks),
+        (SIZES_KEPT, 1, 6_u32.div_ceil(blocks)),
     ];
     let cases = cases.map(|(number, heads, multiprocessors)| {
         let length = |index: u32| if index % 11 == 7 { 65 + 70 * (index % 3) } else { 1 + index % 5 };
