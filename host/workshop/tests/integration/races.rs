@@ -112,12 +112,23 @@ fn in_parts(entry: &Entry) -> Option<Inputs> {
         .then(|| Inputs::generate(problem(entry, shape, Layout::Bhsd).unwrap(), Distribution::Normal, 1).unwrap())
 }
 
-/// Inputs with a bias for each of several items of every block, if `entry` has tiles for it: an item's tile is used again for the next.
-fn with_bias(entry: &Entry) -> Option<Inputs> {
-    let items = 3 * sim::MULTIPROCESSORS * entry.config.min_blocks();
-    let shape = Shape::new(1, items, 20).with_kv_sequence(10).with_head_dim(entry.config.columns());
-    let generate = || Inputs::generate(problem(entry, shape, Layout::Bhsd).unwrap(), Distribution::Normal, 1).unwrap();
-    entry.config.has_bias_tiles().then(generate)
+/// Several items for every block of one multiprocessor, if `entry` has blocks with more than one: a strip ends otherwise before another
+/// of its warpgroup than as the last. An item's tile of a bias is used again for the next.
+fn of_several_items(entry: &Entry) -> Option<Inputs> {
+    let items = 3 * entry.config.min_blocks();
+    let generate = |shape: Shape| {
+        let shape = shape.with_head_dim(entry.config.columns());
+        Inputs::generate(problem(entry, shape, Layout::Bhsd).unwrap(), Distribution::Normal, 1).unwrap()
+    };
+    match entry.sequence {
+        _ if entry.config.grid() != Grid::Persistent => None,
+        Sequence::Any => Some(generate(Shape::new(1, items, 20).with_kv_sequence(10))),
+        Sequence::Packed => {
+            let lengths = vec![entry.config.block_m(); items as usize];
+            Some(generate(Shape::new(1, 1, lengths.iter().sum())).packed(&lengths).unwrap())
+        }
+        Sequence::Exact(_) => None,
+    }
 }
 
 #[test]
@@ -127,7 +138,7 @@ fn a_kernel_without_one_of_its_barriers_has_a_race() {
     for (entry, module) in ptx().entries().filter(|(entry, _)| is_usual(entry)) {
         let mut inputs: Vec<_> = inputs(entry).map(|inputs| (inputs, sim::MULTIPROCESSORS)).into();
         inputs.extend(in_parts(entry).map(|inputs| (inputs, MANY_MULTIPROCESSORS)));
-        inputs.extend(with_bias(entry).map(|inputs| (inputs, sim::MULTIPROCESSORS)));
+        inputs.extend(of_several_items(entry).map(|inputs| (inputs, 1)));
         let module = &alone(&entry.name, module);
         let barriers = barriers(&module.text, &entry.name);
         let line_of = |line: usize| module.text.lines().nth(line).unwrap_or_default().trim();

@@ -2,7 +2,7 @@
 
 use super::pipeline::Pipeline;
 use super::products;
-use super::softmax::StripSoftmax;
+use super::softmax::{StepKind, StripSoftmax};
 use crate::device::attention::block::Block;
 use crate::device::attention::head_dim::Fragments;
 use crate::device::attention::kernel::Kernel;
@@ -68,7 +68,8 @@ pub fn forward<
                 .wait::<0>();
         let rows = (attended.position, BLOCK_M);
         apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, 0, attended.length, lane);
-        let mut probabilities = softmax.take::<N_TILES, K_STEPS>(&mut scores, args.scale_log2, true, |_, _, _| ());
+        let kind = StepKind { first: true, masked: true };
+        let mut probabilities = softmax.take::<N_TILES, K_STEPS>(&mut scores, args.scale_log2, kind, |_, _, _| ());
 
         let mut step = 0;
         while step + 1 < steps {
@@ -82,7 +83,8 @@ pub fn forward<
             let key = (step + 1) * BLOCK_N;
             apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, key, attended.length, lane);
             let (mut factors, mut is_rescaled) = ([1.0; ROWS_PER_LANE], false);
-            probabilities = softmax.take(&mut scores, args.scale_log2, false, |_, r, factor| {
+            let kind = StepKind { first: false, masked: true };
+            probabilities = softmax.take(&mut scores, args.scale_log2, kind, |_, r, factor| {
                 (factors[r], is_rescaled) = (factor, true);
             });
             (output, _) = output_in_flight.wait::<0>();

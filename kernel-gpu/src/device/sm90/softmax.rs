@@ -6,7 +6,7 @@
 //! needed anyway:
 //!
 //! * a lane's sum over a step is an upper bound of each of its p, so none exceeds the largest element;
-//! * in the first step of a strip, every lane's sum shows that the row has a p that is not small, so no p that matters is lost
+//! * in the first step of a strip, a lane's sum shows that the row has a p that is not small, so no p that matters is lost
 //!   to underflow.
 //!
 //! If any lane of the warp finds otherwise, the step is repeated with the row max ([`RunningSoftmax::update`]).
@@ -18,7 +18,9 @@ use core::marker::PhantomData;
 
 use super::products::{self, Probabilities};
 use crate::device::attention::kernel::Kernel;
-use crate::device::attention::softmax::RunningSoftmax;
+use crate::device::attention::mask::Mask;
+use crate::device::attention::score_mod::ScoreMod;
+use crate::device::attention::softmax::{RunningSoftmax, across_quad};
 use crate::device::attention::{ROWS_PER_LANE, Scores, pack_probabilities};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
@@ -26,6 +28,15 @@ use crate::device::ptx::wgmma::Registers;
 use crate::device::ptx::{math, vote};
 use crate::device::unrolled;
 use contract::tile::RESCALE_ON_OVERFLOW;
+
+/// What a step is within its strip.
+#[derive(Clone, Copy)]
+pub struct StepKind {
+    /// Whether it is the first.
+    pub first: bool,
+    /// Whether its scores were masked.
+    pub masked: bool,
+}
 
 /// The softmax of a strip. Rescales when the sum of a lane's p in a step exceeds 2 to the power of
 /// [`Kernel::RESCALE_THRESHOLD`]; for [`RESCALE_ON_OVERFLOW`], when it exceeds what the element type allows.
@@ -58,28 +69,25 @@ impl<K: Kernel> StripSoftmax<K> {
     /// [`RunningSoftmax::update`].
     ///
     /// # Safety
-    /// The whole warp calls this together; `first` is uniform.
+    /// The whole warp calls this together; `kind` is uniform.
     #[inline(always)]
     pub unsafe fn take<const N_TILES: usize, const K_STEPS: usize>(
         &mut self,
         scores: &mut Scores<1, N_TILES>,
         scale_log2: f32,
-        first: bool,
+        kind: StepKind,
         rescale: impl FnMut(usize, usize, f32),
     ) -> Probabilities<K_STEPS> {
         // SAFETY: the caller has the warp together.
         unsafe {
             if K::RESCALE_THRESHOLD > 0 {
                 let (probabilities, sums) = under_shift::<K::Element, _, _>(scores, self.minus_shift, scale_log2);
-                // The sum of both is NaN if one is, and comparisons with NaN are false.
-                let no_overflow = sums[0] + sums[1] <= Self::LARGEST_SUM;
-                let sound = no_overflow & (!first | (math::min(sums[0], sums[1]) >= K::Element::SMALLEST_FIRST_SUM));
-                if vote::all(sound) {
+                if Self::are_sound(sums, kind) {
                     unrolled!(at most 2; for r in ROWS_PER_LANE => { self.running.sum[0][r] += sums[r] });
                     return probabilities;
                 }
             }
-            if first {
+            if kind.first {
                 self.running.shift = [[f32::NEG_INFINITY; ROWS_PER_LANE]];
             }
             self.running.update(scores, scale_log2, rescale);
@@ -98,7 +106,7 @@ impl<K: Kernel> StripSoftmax<K> {
         &mut self,
         scores: &mut Scores<1, N_TILES>,
         scale_log2: f32,
-        first: bool,
+        kind: StepKind,
         rescale: impl FnMut(usize, usize, f32),
     ) {
         // SAFETY: the caller has the warp together.
@@ -109,13 +117,13 @@ impl<K: Kernel> StripSoftmax<K> {
                 unrolled!(at most 8; for n in N_TILES => {
                     probabilities[0][n] = add_probabilities(&mut sums, scores[0][n], self.minus_shift, scale_log2);
                 });
-                if Self::are_sound(sums, first) {
+                if Self::are_sound(sums, kind) {
                     self.add(sums);
                     *scores = probabilities;
                     return;
                 }
             }
-            self.take_under_maxima(scores, scale_log2, first, rescale);
+            self.take_under_maxima(scores, scale_log2, kind.first, rescale);
         }
     }
 
@@ -124,12 +132,23 @@ impl<K: Kernel> StripSoftmax<K> {
     /// # Safety
     /// As for [`Self::take`].
     #[inline(always)]
-    unsafe fn are_sound(sums: [f32; ROWS_PER_LANE], first: bool) -> bool {
+    unsafe fn are_sound(sums: [f32; ROWS_PER_LANE], StepKind { first, masked }: StepKind) -> bool {
         // The sum of both is NaN if one is, and comparisons with NaN are false.
         let no_overflow = sums[0] + sums[1] <= Self::LARGEST_SUM;
-        let sound = no_overflow & (!first | (math::min(sums[0], sums[1]) >= K::Element::SMALLEST_FIRST_SUM));
+        let not_small = |sums: [f32; ROWS_PER_LANE]| math::min(sums[0], sums[1]) >= K::Element::SMALLEST_FIRST_SUM;
         // SAFETY: the caller has the warp together.
-        unsafe { vote::all(sound) }
+        unsafe {
+            if vote::all(no_overflow & (!first | not_small(sums))) {
+                return true;
+            }
+            // All columns of a lane may be masked, but not all of the row. Where scores are changed, there are no registers for this.
+            let largest = |sum| across_quad(sum, math::max);
+            masked
+                && !K::Mask::ALL_KEYS
+                && !K::ScoreMod::MODIFIES
+                && first
+                && vote::all(no_overflow & not_small([largest(sums[0]), largest(sums[1])]))
+        }
     }
 
     /// Adds the sums of a step under the current shift.

@@ -99,11 +99,11 @@ impl Record {
         Self { code_generator: Some(manifest.code_generator.clone()), ptxas: manifest.ptxas.clone(), counters }
     }
 
-    /// Entries and cases in which `counter` is not zero.
-    pub fn positive(&self, counter: &str) -> Vec<(&str, &str)> {
+    /// Entries and cases in which `counter` has a value for which `is_wrong`, with that value.
+    pub fn wrong(&self, counter: &str, is_wrong: impl Fn(&str, u64) -> bool) -> Vec<(&str, &str, u64)> {
         let cases = self.counters.iter().flat_map(|(entry, cases)| cases.iter().map(move |case| (entry, case)));
-        let is_positive = |counters: &BTreeMap<String, u64>| counters.get(counter).is_some_and(|count| *count > 0);
-        cases.filter_map(|(entry, (case, counters))| is_positive(counters).then_some((&**entry, &**case))).collect()
+        let values = cases.filter_map(|(entry, (case, counters))| Some((&**entry, &**case, *counters.get(counter)?)));
+        values.filter(|(entry, _, value)| is_wrong(entry, *value)).collect()
     }
 
     fn get(&self, [entry, case, counter]: &[String; 3]) -> Option<u64> {

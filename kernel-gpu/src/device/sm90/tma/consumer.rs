@@ -2,6 +2,7 @@
 
 use super::combine;
 use super::context::Context;
+use super::epilogue::Normalisers;
 use super::mapped::Mapped;
 use super::order::{Order, OrderedKernel, Step};
 use super::strip::Strip;
@@ -81,15 +82,27 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
             if !K::COMPLETES_AFTER_OUTPUT {
                 normalisers = strip.complete(memory, step, lane.again());
             }
-            // After the very last step, unused scores are computed: from K, since O is replacing Q meanwhile.
-            let next = K::Order::next_strip(context, step);
-            if let Some(next) = next {
+            let Some(next) = K::Order::next_strip(context, step) else {
+                strip.start_last_output(step, turns);
+                if step.number == last_in_turn_from {
+                    turns.pass_to_first();
+                }
+                strip.wait_for_output::<0>();
+                if K::COMPLETES_AFTER_OUTPUT {
+                    normalisers = strip.complete(memory, step, lane.again());
+                }
+                leave_strip(context, &mut strip, step, normalisers, lane);
+                K::Order::leave_last(context, step, lane);
+                let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
                 wait_for_strip(context, next);
-            }
-            if let Some(next) = next {
-                strip.fetch(context, next, lane.again());
-            }
-            let (is_last, next) = (next.is_none(), next.unwrap_or(Step { queries: step.keys, ..step }));
+                strip.start_scores(next);
+                strip.fetch(context, next, lane);
+                strip.wait_for_scores();
+                step = next;
+                continue;
+            };
+            wait_for_strip(context, next);
+            strip.fetch(context, next, lane.again());
             strip.start_last_output(step, turns);
             if next.number == last_in_turn_from {
                 turns.pass_to_first();
@@ -99,33 +112,40 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
             if K::COMPLETES_AFTER_OUTPUT {
                 normalisers = strip.complete(memory, step, lane.again());
             }
-            if !is_last {
-                K::Order::leave(context, step, lane);
-            }
-            if K::Order::SPLITS_KEYS {
-                // Written after the loop, when nothing reads K any more.
-            } else if K::EXCHANGE {
-                strip.store(context, K::Order::copy_of(context, step), normalisers, lane.again());
-            } else {
-                strip.finish(memory, step, normalisers, lane.again());
-            }
+            K::Order::leave(context, step, lane);
+            leave_strip(context, &mut strip, step, normalisers, lane);
             strip.wait_for_scores();
-            // The unused scores have only now finished reading K.
-            if is_last {
-                K::Order::leave_last(context, step, lane);
-                let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
-                wait_for_strip(context, next);
-                strip.start_scores(next);
-                strip.fetch(context, next, lane);
-                strip.wait_for_scores();
-                step = next;
-                continue;
-            }
             step = next;
         }
         turns.end();
         if K::Order::SPLITS_KEYS {
             strip.leave_part(memory, lane.again());
+        }
+    }
+}
+
+/// Writes O of the strip whose last step is `step`: to shared memory for the storer, or to global memory. If keys are split, it is
+/// written after the loop, when nothing reads K any more.
+///
+/// # Safety
+/// All lanes of the warp call this together, after the last PV product of the strip.
+#[inline(always)]
+pub unsafe fn leave_strip<K: OrderedKernel>(
+    context: &Context<'_, K>,
+    strip: &mut Strip<K>,
+    step: Step<K>,
+    normalisers: Normalisers,
+    lane: Lane,
+) {
+    // SAFETY: the caller's promise is the same.
+    unsafe {
+        if K::Order::SPLITS_KEYS {
+            return;
+        }
+        if K::EXCHANGE {
+            strip.store(context, K::Order::copy_of(context, step), normalisers, lane.again());
+        } else {
+            strip.finish(context.memory, step, normalisers, lane.again());
         }
     }
 }

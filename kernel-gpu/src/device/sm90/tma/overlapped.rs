@@ -1,7 +1,7 @@
 //! The loop of a computing warpgroup whose softmax overlaps with its own PV products ([`contract::tile::Overlap`]).
 
 use super::combine;
-use super::consumer::{wait_for_strip, wait_for_tile};
+use super::consumer::{leave_strip, wait_for_strip, wait_for_tile};
 use super::context::Context;
 use super::epilogue::Normalisers;
 use super::order::{Order, OrderedKernel, Step};
@@ -47,7 +47,7 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
                 if K::Mask::HAS_BEGIN {
                     strip.mask(context, step, Some(next), lane.again());
                 }
-                let rescale = strip.take_ahead(step);
+                let rescale = strip.take_ahead(step, K::Mask::HAS_BEGIN);
                 in_flight.finish(context, &mut strip, lane);
                 wait_for_tile(context, next);
                 strip.settle(rescale);
@@ -56,7 +56,7 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
                 step = next;
             }
             strip.mask(context, step, None, lane.again());
-            let rescale = strip.take_ahead(step);
+            let rescale = strip.take_ahead(step, true);
             // Before the wait for the next strip, whose place may be the one that this releases.
             in_flight.finish(context, &mut strip, lane);
             let normalisers = strip.complete(memory, step, lane.again());
@@ -66,39 +66,39 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
                 strip.fetch(context, next, lane.again());
             }
             strip.settle(rescale);
-            if K::OVERLAPS_STRIPS
-                && let Some(next) = next
-            {
-                strip.start_ahead(step, next);
-                in_flight = InFlight::of_strip(step, normalisers);
-                step = next;
-                continue;
-            }
-            // After the very last step, unused scores are computed: from K, since O is replacing Q meanwhile. Branch-free, since ptxas
-            // would serialise products around a branch.
-            let (is_last, next) = (next.is_none(), next.unwrap_or(Step { queries: step.keys, ..step }));
-            strip.start_last_output(step, turns);
-            strip.start_next_scores(next);
-            strip.wait_for_output::<1>();
-            if !is_last {
-                K::Order::leave(context, step, lane);
-            }
-            // If keys are split, it is written after the loop, when nothing reads K any more.
-            if !K::Order::SPLITS_KEYS {
-                leave_strip(context, &mut strip, step, normalisers, lane);
-            }
-            strip.wait_for_scores();
-            in_flight = InFlight::none(step);
-            // The unused scores have only now finished reading K.
-            if is_last {
+            let Some(next) = next else {
+                strip.start_last_output(step, turns);
+                if K::Mask::ALL_KEYS {
+                    // Unused, and from K, since O is replacing Q meanwhile. Without them ptxas makes the other steps up to 2 % slower.
+                    strip.start_next_scores(Step { queries: step.keys, ..step });
+                    strip.wait_for_output::<1>();
+                    leave_strip(context, &mut strip, step, normalisers, lane);
+                    strip.wait_for_scores();
+                } else {
+                    strip.wait_for_output::<0>();
+                    leave_strip(context, &mut strip, step, normalisers, lane);
+                }
                 K::Order::leave_last(context, step, lane);
                 let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
                 wait_for_strip(context, next);
                 strip.start_scores(next);
                 strip.fetch(context, next, lane);
                 strip.wait_for_scores();
+                in_flight = InFlight::none(next);
                 step = next;
                 continue;
+            };
+            if K::OVERLAPS_STRIPS {
+                strip.start_ahead(step, next);
+                in_flight = InFlight::of_strip(step, normalisers);
+            } else {
+                strip.start_last_output(step, turns);
+                strip.start_next_scores(next);
+                strip.wait_for_output::<1>();
+                K::Order::leave(context, step, lane);
+                leave_strip(context, &mut strip, step, normalisers, lane);
+                strip.wait_for_scores();
+                in_flight = InFlight::none(step);
             }
             step = next;
         }
@@ -154,28 +154,6 @@ impl<K: OrderedKernel> InFlight<K> {
             if K::OVERLAPS_STRIPS && self.step.is_last() {
                 leave_strip(context, strip, self.step, self.normalisers, lane);
             }
-        }
-    }
-}
-
-/// Writes O of the strip whose last step is `step`: to shared memory for the storer, or to global memory.
-///
-/// # Safety
-/// All lanes of the warp call this together, after the last PV product of the strip.
-#[inline(always)]
-unsafe fn leave_strip<K: OrderedKernel>(
-    context: &Context<'_, K>,
-    strip: &mut Strip<K>,
-    step: Step<K>,
-    normalisers: Normalisers,
-    lane: Lane,
-) {
-    // SAFETY: the caller's promise is the same.
-    unsafe {
-        if K::EXCHANGE {
-            strip.store(context, K::Order::copy_of(context, step), normalisers, lane.again());
-        } else {
-            strip.finish(context.memory, step, normalisers, lane.again());
         }
     }
 }

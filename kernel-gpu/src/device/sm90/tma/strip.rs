@@ -18,7 +18,7 @@ use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Registers};
 use crate::device::sm90::products::{self, Probabilities};
-use crate::device::sm90::softmax::StripSoftmax;
+use crate::device::sm90::softmax::{StepKind, StripSoftmax};
 use crate::device::{hidden, unrolled};
 
 /// The registers of a strip.
@@ -265,7 +265,7 @@ impl<K: OrderedKernel> Strip<K> {
         // SAFETY: the whole warp is here with no product in flight.
         unsafe {
             self.mask(context, step, next, lane);
-            self.take(step);
+            self.take_scores(step, true);
         }
     }
 
@@ -287,12 +287,22 @@ impl<K: OrderedKernel> Strip<K> {
         apply_mask::<K, 1, N_TILES>(args, &mut self.scores, rows, warp_row, at.first_key, at.kv_length, lane);
     }
 
-    /// Turns the scores of a step into its probabilities.
+    /// Turns the scores of a step that needs no masking into its probabilities.
     ///
     /// # Safety
     /// All lanes of the warp call this together, with no product in flight.
     #[inline(always)]
     pub unsafe fn take(&mut self, step: Step<K>) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.take_scores(step, false) };
+    }
+
+    /// [`Self::take`] of scores that may have been masked.
+    ///
+    /// # Safety
+    /// As for [`Self::take`].
+    #[inline(always)]
+    unsafe fn take_scores(&mut self, step: Step<K>, masked: bool) {
         if K::SUMS_BY_PRODUCT {
             let rescale = |r: usize, factor| {
                 rescale_row::<K>(&mut self.output, r, factor);
@@ -304,23 +314,26 @@ impl<K: OrderedKernel> Strip<K> {
             return;
         }
         let rescale = |_, r, factor| rescale_row::<K>(&mut self.output, r, factor);
+        let kind = StepKind { first: step.is_first(), masked };
         // SAFETY: the whole warp is here with no product in flight.
-        self.probabilities = unsafe { self.softmax.take(&mut self.scores, self.scale_log2, step.is_first(), rescale) };
+        self.probabilities = unsafe { self.softmax.take(&mut self.scores, self.scale_log2, kind, rescale) };
     }
 
-    /// Turns the scores of a step into its probabilities while O may be in flight: [`Self::settle`] completes them.
+    /// Turns the scores of a step, which may have been masked, into its probabilities while O may be in flight: [`Self::settle`]
+    /// completes them.
     ///
     /// # Safety
     /// All lanes of the warp call this together, with no product except O in flight.
     #[inline(always)]
-    pub unsafe fn take_ahead(&mut self, step: Step<K>) -> Rescale {
+    pub unsafe fn take_ahead(&mut self, step: Step<K>, masked: bool) -> Rescale {
         let mut due = Rescale { is_due: 0, factors: [1.0; ROWS_PER_LANE] };
         let rescale = |_, r: usize, factor| {
             due.factors[r] = factor;
             due.is_due = 1;
         };
+        let kind = StepKind { first: step.is_first(), masked };
         // SAFETY: the whole warp is here, and the scores are not in flight.
-        unsafe { self.softmax.take_in_place(&mut self.scores, self.scale_log2, step.is_first(), rescale) };
+        unsafe { self.softmax.take_in_place(&mut self.scores, self.scale_log2, kind, rescale) };
         due
     }
 

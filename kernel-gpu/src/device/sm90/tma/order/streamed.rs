@@ -18,6 +18,7 @@ use crate::device::sm90::tma::turns::Turns;
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 use contract::last_round::Share;
+use contract::tile::Grid;
 
 /// A work item is as many strips as there are warpgroups. Its tiles of K and V are streamed through the stages as a ring. The
 /// next strips of Q are loaded into the other half of the strips' places.
@@ -48,6 +49,9 @@ impl Streamed {
     /// The block's part in a round.
     #[inline(always)]
     fn part<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> Option<Part> {
+        if matches!(K::TILE.grid, Grid::OneShot) && round > 0 {
+            return None;
+        }
         let Share { item, first, strips } = if Self::is_split::<K>(context, round) {
             context.args.last_part(thread::block_idx_x(), K::WARPGROUPS)?
         } else {
