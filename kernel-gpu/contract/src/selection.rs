@@ -206,9 +206,10 @@ where
     choose_by_preference(variants, problem, gpu, untuned)
 }
 
-/// The variant with the shortest predicted time, if there is a prediction for every variant that computes the problem.
+/// The variant with the shortest predicted time, if there is a prediction for every variant that computes the problem. Of those that
+/// differ in the width of their tiles, the narrowest is compared with others ([`is_wider`]).
 fn choose_by_cost<'a>(
-    variants: impl Iterator<Item = Variant<'a>>,
+    variants: impl Iterator<Item = Variant<'a>> + Clone,
     costs: &'a [Costs<'a>],
     problem: &Problem,
     gpu: &Gpu<'_>,
@@ -217,7 +218,8 @@ fn choose_by_cost<'a>(
     let costs = Costs::find(costs, gpu)?;
     let mut fastest: Option<(Variant<'a>, f64)> = None;
     let mut next = fastest;
-    for variant in variants.filter(|variant| computes(variant, problem, gpu)) {
+    let computing = variants.filter(|variant| computes(variant, problem, gpu));
+    for variant in computing.clone().filter(|variant| !computing.clone().any(|other| is_wider(variant, &other))) {
         let us = costs.predict(&variant, problem, gpu.multiprocessors, workspace)?;
         if fastest.is_none_or(|fastest| us < fastest.1) {
             (fastest, next) = (Some((variant, us)), fastest);
@@ -229,6 +231,17 @@ fn choose_by_cost<'a>(
     let plan = Plan::new(problem, variant, gpu).ok()?;
     let next = next.map(|(variant, us)| (variant.entry, us));
     Some(Choice { plan, reason: Reason::Predicted { us, costs, same_model: costs.gpu == gpu.name, next } })
+}
+
+/// Whether a variant with tensor maps is `other` with wider tiles. It takes longer at all but two of 223 measured sizes
+/// (docs/results/map.md), by less than predicted times are precise.
+fn is_wider(variant: &Variant<'_>, other: &Variant<'_>) -> bool {
+    let what = |variant: &Variant<'_>| {
+        let Variant { config, element, sequence, mask, scores, .. } = *variant;
+        (config.kind(), config.grid(), config.block_m(), element, sequence, mask, scores)
+    };
+    let columns = |variant: &Variant<'_>| variant.config.columns();
+    variant.config.uses_tensor_maps() && what(variant) == what(other) && columns(variant) > columns(other)
 }
 
 /// The variant in `variants` that equals `named` except for its element type `element`; `named` itself if there is none. Both

@@ -322,6 +322,25 @@ fn without_predictions_the_narrowest_tiles_that_hold_a_row_are_chosen_whatever_i
 }
 
 #[test]
+fn tiles_with_tensor_maps_are_no_wider_than_a_row_needs() {
+    // Where tiles of 128 columns are expected to take up to 3 % less, and take 4 to 10 % more.
+    for (heads, sequence, mask) in
+        [(3, 26, Mask::Full), (39, 94, Mask::Full), (36, 65, Mask::Causal), (421, 55, Mask::Causal)]
+    {
+        let shape = Shape::new(1, heads, sequence).with_head_dim(96);
+        let problem = Problem::new(shape, mask, Layout::Bhsd).unwrap();
+        let gpu = gpu("NVIDIA H200", 90);
+        let choice = choose(VARIANTS.iter().copied(), SHIPPED, None.into_iter(), &problem, &gpu, Workspace::None);
+        let config = choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().config;
+        assert_eq!(
+            (config.uses_tensor_maps(), config.columns()),
+            (true, 96),
+            "{heads} heads of {sequence} rows, {mask:?}"
+        );
+    }
+}
+
+#[test]
 fn wide_tiles_of_the_preferred_family_come_before_narrow_ones_of_another() {
     let is_exact = |variant: &Variant<'_>| variant.config.columns() == 96;
     let chosen = |architecture| {
