@@ -11,7 +11,7 @@ use crate::config::WARPGROUP_ROWS;
 use crate::tile::sm90_tma::{SIZES_KEPT, Sm90Tma};
 
 /// The longest come first up to this many items per block. More even out by themselves (docs/results/packed.md).
-const MOST_ITEMS: u32 = 60;
+pub const MOST_ITEMS: u32 = 60;
 
 /// The longest come first of up to this many sequences.
 const MOST_SEQUENCES: u32 = SIZES_KEPT;

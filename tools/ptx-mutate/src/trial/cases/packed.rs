@@ -3,6 +3,7 @@
 use anyhow::Result;
 use contract::config::WARPGROUP_ROWS;
 use contract::manifest::Entry;
+use contract::packed::longest_first::MOST_ITEMS;
 use contract::problem::Shape;
 use contract::refusal::Tensor;
 use contract::tile::Kind;
@@ -116,19 +117,33 @@ fn many_sequences(entry: &Entry) -> Result<Vec<Case>> {
 }
 
 /// Sequences of one length: too many to be sorted for that, and few and many of which each has a short last item. And such of which one, the
-/// first or the second that a lane looks at, is shorter, so that it comes last.
+/// first or the second that a lane looks at, in its first turn or its second, is shorter, so that it comes last.
 fn equal(entry: &Entry) -> Result<Vec<Case>> {
     let length = entry.config.block_m() + 1;
-    let all_but = |index: usize| {
-        let mut lengths = vec![length; 14];
+    let all_but = |number: usize, length: u32, index: usize| {
+        let mut lengths = vec![length; number];
         lengths[index] = 1;
         lengths
     };
-    let cases = [vec![9; 50], vec![length; 3], vec![length; 14], all_but(4), all_but(5)].map(|lengths: Vec<u32>| {
+    let mut cases =
+        vec![vec![9; 50], vec![length; 3], vec![length; 14], all_but(14, length, 4), all_but(14, length, 5)];
+    // Of two tiles; beside the shorter one some that have no rows.
+    cases.extend([66, 67].map(|index| {
+        let mut lengths = all_but(70, 65, index);
+        lengths[64..66].fill(0);
+        lengths
+    }));
+    let cases = cases.into_iter().map(|lengths| {
+        let items = lengths.iter().map(|rows| rows.div_ceil(entry.config.block_m())).sum();
         let case = Case::of(contiguous(shape(1, 1, lengths.iter().sum()), entry)?, Distribution::Normal);
-        Ok(Case { multiprocessors: 1, ..case.packed(lengths) })
+        Ok(Case { multiprocessors: fewest_that_sort(entry, items), ..case.packed(lengths) })
     });
-    cases.into_iter().collect()
+    cases.collect()
+}
+
+/// The fewest multiprocessors whose blocks sort this many items.
+fn fewest_that_sort(entry: &Entry, items: u32) -> u32 {
+    (items / MOST_ITEMS + 1).div_ceil(entry.config.min_blocks())
 }
 
 /// Rows of Q and of K of sequences of several strips and of none, of keys that fill their tiles and that do not, and of none, in no order.
@@ -150,7 +165,7 @@ const MANY_SIZES: [[u32; 2]; 14] = [
 ];
 
 /// [`MANY_SIZES`] beside a sequence with so many keys or rows that sizes are not kept in shared memory, the first or the second that a lane
-/// looks at; and with equal room, of which bad lengths pretend more.
+/// looks at; and with equal room, of which bad lengths pretend more. On so many blocks that they are sorted.
 fn too_long(entry: &Entry) -> Result<Vec<Case>> {
     let sizes = |at: usize, too_long: [u32; 2]| {
         let mut sizes = MANY_SIZES.to_vec();
@@ -171,7 +186,10 @@ fn too_long(entry: &Entry) -> Result<Vec<Case>> {
     let arrays = vec![(Tensor::SequsedQ, more(&queries, 600)), (Tensor::SequsedK, more(&used_keys, keys))];
     let case = Case::of(in_layout(Layout::Bshd, columns(entry), room, entry)?, Distribution::Normal);
     cases.push(Case { lengths: Some(Lengths::Padded(Some(queries), Some(used_keys))), arrays, ..case });
-    Ok(cases.into_iter().map(|case| Case { multiprocessors: 1, ..case }).collect())
+    let most_items =
+        rows.div_ceil(entry.config.block_m()) + MANY_SIZES.len() as u32 * 600_u32.div_ceil(entry.config.block_m());
+    let multiprocessors = fewest_that_sort(entry, most_items);
+    Ok(cases.into_iter().map(|case| Case { multiprocessors, ..case }).collect())
 }
 
 /// Sequences of different lengths around the numbers of items and of sequences up to which they are sorted: for each block some more
