@@ -202,7 +202,9 @@ fn fit_class(
     let placements = match class.grid {
         Grid::OneShot => {
             let together = |resident| Placement { last: LastRound::Together, ..spread(resident) };
-            RESIDENT.into_iter().flat_map(|resident| [spread(resident), together(resident)]).collect()
+            // A multiprocessor with one block has it in either.
+            let several = RESIDENT.into_iter().filter(|resident| *resident > 1).map(together);
+            RESIDENT.into_iter().map(spread).chain(several).collect()
         }
         Grid::Persistent | Grid::SplitKeys => vec![spread(class.blocks)],
     };
