@@ -15,8 +15,11 @@ use crate::environment::{Environment, Workspace};
 use crate::planted;
 use crate::process;
 use crate::progress::Step;
+use crate::python::Linker;
+use crate::simulator;
 
-/// The packages that have the kernels' PTX inside.
+/// The packages that have the kernels' PTX inside. Their tests load the simulated driver from the folder that they are in themselves: if they
+/// depended on it, cargo would build the simulator again with the features that they ask of its dependencies.
 const WITH_KERNELS: [&str; 2] = ["fa512", "fa512-c"];
 
 /// Runs every test: host, simulator, kernels in the simulator, build tasks, documentation examples.
@@ -62,6 +65,9 @@ pub fn run_tests_with(
         process::run(cargo.envs(variables.iter().copied()).args(packages).args(arguments))
     };
     if arguments.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package")) {
+        if arguments.iter().any(|argument| WITH_KERNELS.contains(&named_package(argument))) {
+            simulator::build_libraries(environment, workspace, &Linker::Native)?;
+        }
         return test(&[]);
     }
     test(&without_kernels())?;
@@ -81,8 +87,27 @@ pub fn build_programs(environment: &Environment, workspace: &Workspace) -> Resul
     Ok(built)
 }
 
+/// The package that an argument of cargo names, if any: `NAME` behind `-p`, `-pNAME`, `--package=NAME`.
+fn named_package(argument: &str) -> &str {
+    let name = argument.strip_prefix("--package=").or_else(|| argument.strip_prefix("-p"));
+    name.unwrap_or(argument).trim_start_matches('=')
+}
+
 /// All packages but those with kernels. Tested together, everything that launches through the library would have the kernels inside, and
 /// be built anew for each of their changes.
 fn without_kernels() -> Vec<&'static str> {
     ["--workspace"].into_iter().chain(WITH_KERNELS.iter().flat_map(|package| ["--exclude", package])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::named_package;
+
+    #[test]
+    fn a_package_is_named_in_every_way_that_cargo_takes() {
+        for argument in ["fa512", "-pfa512", "-p=fa512", "--package=fa512"] {
+            assert_eq!(named_package(argument), "fa512", "{argument}");
+        }
+        assert_ne!(named_package("-p"), "fa512");
+    }
 }

@@ -67,7 +67,8 @@ fn simulate(architecture: &str) {
     // SAFETY: the name ends in NUL. The library's soname is libcuda.so.1, so a later load of that name gets this library.
     if unsafe { dlopen(name.as_ptr(), RTLD_NOW) }.is_null() {
         // SAFETY: the call before failed, so there is an error text.
-        panic!("{}: {}", library.display(), unsafe { CStr::from_ptr(dlerror()) }.to_string_lossy());
+        let error = unsafe { CStr::from_ptr(dlerror()) }.to_string_lossy();
+        panic!("no simulated driver, which `cargo xtask test -- -p fa512` builds: {}: {error}", library.display());
     }
 }
 
