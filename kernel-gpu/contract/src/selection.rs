@@ -218,8 +218,12 @@ fn choose_by_cost<'a>(
     let costs = Costs::find(costs, gpu)?;
     let mut fastest: Option<(Variant<'a>, f64)> = None;
     let mut next = fastest;
-    let computing = variants.filter(|variant| computes(variant, problem, gpu));
-    for variant in computing.clone().filter(|variant| !computing.clone().any(|other| is_wider(variant, &other))) {
+    for variant in variants.clone().filter(|variant| computes(variant, problem, gpu)) {
+        let is_narrower = |other: Variant<'_>| is_wider(&variant, &other) && computes(&other, problem, gpu);
+        // All variants are looked at only where a row needs fewer columns: this is done for every launch.
+        if has_spare_width(&variant, problem) && variants.clone().any(is_narrower) {
+            continue;
+        }
         let us = costs.predict(&variant, problem, gpu.multiprocessors, workspace)?;
         if fastest.is_none_or(|fastest| us < fastest.1) {
             (fastest, next) = (Some((variant, us)), fastest);
@@ -233,7 +237,16 @@ fn choose_by_cost<'a>(
     Some(Choice { plan, reason: Reason::Predicted { us, costs, same_model: costs.gpu == gpu.name, next } })
 }
 
-/// Whether a variant with tensor maps is `other` with wider tiles. It takes longer at all but two of 223 measured sizes
+/// The widths of tiles are multiples of this many columns.
+const COLUMNS_STEP: u32 = 32;
+
+/// Whether a variant has tensor maps, and a narrower tile would hold a row.
+fn has_spare_width(variant: &Variant<'_>, problem: &Problem) -> bool {
+    let columns = variant.config.columns();
+    variant.config.uses_tensor_maps() && problem.shape().head_dim + COLUMNS_STEP <= columns
+}
+
+/// Whether a variant is `other` with wider tiles. With tensor maps it takes longer at all but two of 223 measured sizes
 /// (docs/results/map.md), by less than predicted times are precise.
 fn is_wider(variant: &Variant<'_>, other: &Variant<'_>) -> bool {
     let what = |variant: &Variant<'_>| {
@@ -241,7 +254,7 @@ fn is_wider(variant: &Variant<'_>, other: &Variant<'_>) -> bool {
         (config.kind(), config.grid(), config.block_m(), element, sequence, mask, scores)
     };
     let columns = |variant: &Variant<'_>| variant.config.columns();
-    variant.config.uses_tensor_maps() && what(variant) == what(other) && columns(variant) > columns(other)
+    columns(variant) > columns(other) && what(variant) == what(other)
 }
 
 /// The variant in `variants` that equals `named` except for its element type `element`; `named` itself if there is none. Both
