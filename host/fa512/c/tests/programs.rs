@@ -69,8 +69,9 @@ fn driver() -> PathBuf {
     std::fs::create_dir_all(&folder).unwrap();
     // Two tests may run this at once: a rename makes the file appear complete.
     let (new, driver) = (folder.join(format!("new-{:?}", std::thread::current().id())), folder.join("libcuda.so.1"));
-    std::fs::copy(test.with_file_name("liblibcuda_sim.so"), &new).unwrap_or_else(|error| {
-        panic!("no simulated driver, which `cargo xtask test -- -p fa512-c` builds: {}: {error}", test.display())
+    let built = test.with_file_name("liblibcuda_sim.so");
+    std::fs::copy(&built, &new).unwrap_or_else(|error| {
+        panic!("no simulated driver, which `cargo xtask test -- -p fa512-c` builds: {}: {error}", built.display())
     });
     std::fs::rename(new, driver).unwrap();
     folder

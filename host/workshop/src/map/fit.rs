@@ -202,7 +202,7 @@ fn fit_class(
     let placements = match class.grid {
         Grid::OneShot => {
             let together = |resident| Placement { last: LastRound::Together, ..spread(resident) };
-            // A multiprocessor with one block has it in either.
+            // With one block on a multiprocessor, both are the same.
             let several = RESIDENT.into_iter().filter(|resident| *resident > 1).map(together);
             RESIDENT.into_iter().map(spread).chain(several).collect()
         }
