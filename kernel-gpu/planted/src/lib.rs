@@ -435,6 +435,7 @@ planted! {
         cluster Cluster {
             block_that_may_have_ended: 2 x 32 threads in clusters of 2, 128 shared, 0 in, 256 out;
             block_that_may_not_have_begun: 2 x 32 threads in clusters of 2, 128 shared, 0 in, 256 out;
+            arrival_before_a_load_has_returned: 2 x 32 threads in clusters of 2, 128 shared, 0 in, 256 out;
         }
         mbarrier Mbarrier {
             never_initialised: 1 x 32 threads, 8 shared, 0 in, 0 out;

@@ -204,6 +204,8 @@ macro_rules! without_operands {
 without_operands! {
     /// `barrier.cluster.arrive`
     arrive_at_cluster = "barrier.cluster.arrive.aligned";
+    /// `barrier.cluster.arrive.relaxed`
+    arrive_at_cluster_relaxed = "barrier.cluster.arrive.relaxed.aligned";
     /// `barrier.cluster.wait`
     wait_for_cluster = "barrier.cluster.wait.aligned";
 }
@@ -244,4 +246,14 @@ pub fn zeros() -> [FragmentC; 1] {
 pub fn increment(value: &mut u32) {
     // SAFETY: registers only. Volatile, so that it keeps its place among the instructions around it.
     unsafe { asm!("add.u32 {0}, {0}, 1;", inout(reg32) * value, options(nomem, nostack)) };
+}
+
+/// `barrier.cluster.arrive` and `barrier.cluster.wait`
+#[inline(always)]
+pub unsafe fn synchronise_cluster() {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        arrive_at_cluster();
+        wait_for_cluster();
+    }
 }

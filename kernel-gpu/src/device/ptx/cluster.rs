@@ -20,14 +20,24 @@ pub fn blocks() -> u32 {
     special_register!("cluster_nctarank")
 }
 
-/// `barrier.cluster.arrive.release.aligned` and `barrier.cluster.wait.acquire.aligned`: waits for all threads of the
-/// cluster, whose earlier accesses are then performed and visible.
+/// `barrier.cluster.arrive.release.aligned`: arrives at the cluster's barrier. Costs a fence of the GPU's scope, which waits for earlier
+/// stores.
 ///
 /// # Safety
-/// Every thread of the cluster executes this together.
+/// Every thread of the cluster executes this, the warp together, and then [`wait`] before it arrives again.
 #[inline(always)]
-pub unsafe fn synchronise() {
-    instruction!("barrier.cluster.arrive.release.aligned;", "barrier.cluster.wait.acquire.aligned;", options(nostack));
+pub unsafe fn arrive() {
+    instruction!("barrier.cluster.arrive.release.aligned;", options(nostack));
+}
+
+/// `barrier.cluster.wait.acquire.aligned`: waits until all threads of the cluster have arrived, whose accesses before are then performed
+/// and visible.
+///
+/// # Safety
+/// Every thread of the cluster executes this, the warp together, after [`arrive`].
+#[inline(always)]
+pub unsafe fn wait() {
+    instruction!("barrier.cluster.wait.acquire.aligned;", options(nostack));
 }
 
 /// `mapa.shared::cluster.u32`: the shared::cluster address that corresponds to `shared` in the block of that rank.

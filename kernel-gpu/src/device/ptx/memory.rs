@@ -79,8 +79,8 @@ pub unsafe fn load_shared_pair(address: u32) -> [f32; 2] {
 /// `ld.shared.v4.f32`.
 ///
 /// # Safety
-/// `address` is a 16-byte aligned shared-memory address of 16 initialised bytes.
-#[cfg(feature = "sm_80")]
+/// `address` is a 16-byte aligned
+/// shared-memory address of 16 initialised bytes.
 #[inline(always)]
 pub unsafe fn load_shared_four(address: u32) -> [f32; 4] {
     let (a, b, c, d);
@@ -195,4 +195,14 @@ pub unsafe fn load_global_2_if(address: u64, condition: bool) -> u32 {
         options(nostack, readonly)
     );
     value
+}
+
+/// `st.global.v2.b32`.
+///
+/// # Safety
+/// `address` is an 8-byte aligned global address of 8 bytes that only this thread writes.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub unsafe fn store_global_8(address: u64, [a, b]: [u32; 2]) {
+    instruction!("st.global.v2.b32 [{}], {{{}, {}}};", in(reg64) address, in(reg32) a, in(reg32) b, options(nostack));
 }

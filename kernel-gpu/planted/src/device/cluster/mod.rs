@@ -23,11 +23,11 @@ fn own_word() -> u32 {
 #[inline(always)]
 pub unsafe fn block_that_may_have_ended<const PLANTED: bool>(arguments: Arguments) {
     memory::store_shared_4(own_word(), lane());
-    cluster::synchronise();
+    ptx::synchronise_cluster();
     let there = ptx::load_cluster_4(word_of_the_other_block());
     ptx::store_global_4(element(arguments.output, block_idx_x() * 32 + lane(), 4), there);
     if !PLANTED {
-        cluster::synchronise();
+        ptx::synchronise_cluster();
     }
 }
 
@@ -35,9 +35,24 @@ pub unsafe fn block_that_may_have_ended<const PLANTED: bool>(arguments: Argument
 #[inline(always)]
 pub unsafe fn block_that_may_not_have_begun<const PLANTED: bool>(arguments: Arguments) {
     if !PLANTED {
-        cluster::synchronise();
+        ptx::synchronise_cluster();
     }
     ptx::store_cluster_4(word_of_the_other_block(), lane());
-    cluster::synchronise();
+    ptx::synchronise_cluster();
     ptx::store_global_4(element(arguments.output, block_idx_x() * 32 + lane(), 4), ptx::load_shared_4(own_word()));
+}
+
+/// An arrival that waits for no load before it: the other block may end while its memory is still being read.
+#[inline(always)]
+pub unsafe fn arrival_before_a_load_has_returned<const PLANTED: bool>(arguments: Arguments) {
+    memory::store_shared_4(own_word(), lane());
+    ptx::synchronise_cluster();
+    let there = ptx::load_cluster_4(word_of_the_other_block());
+    if PLANTED {
+        ptx::arrive_at_cluster_relaxed();
+    } else {
+        ptx::arrive_at_cluster();
+    }
+    ptx::wait_for_cluster();
+    ptx::store_global_4(element(arguments.output, block_idx_x() * 32 + lane(), 4), there);
 }

@@ -41,10 +41,10 @@ pub unsafe fn one_coordinate_too_many<const PLANTED: bool>(arguments: Arguments)
 pub unsafe fn block_outside_the_cluster<const PLANTED: bool>(arguments: Arguments) {
     let word = dynamic_shared_mem() + lane() * 4;
     memory::store_shared_4(word, lane());
-    cluster::synchronise();
+    ptx::synchronise_cluster();
     let there = cluster::address_in_block(word, u32::from(PLANTED));
     ptx::store_global_4(element(arguments.output, lane(), 4), ptx::load_cluster_4(there));
-    cluster::synchronise();
+    ptx::synchronise_cluster();
 }
 
 /// A wait for the cluster without an arrival before it.

@@ -6,7 +6,8 @@
 //! l = Σ 2^(mᵢ − m) lᵢ     O = Σ 2^(mᵢ − m) Oᵢ / l     LSE = ln 2 · (m + log₂ l)
 //! ```
 //!
-//! Each block writes its part to its own shared memory, in the memory of K and V; then each combines some rows of all parts.
+//! Each block writes its part to its own shared memory, in the memory of K and V; then each combines some rows of all parts. Sending the
+//! parts takes longer, by asynchronous stores as well as by bulk copies (docs/results/ladder.md, "Split keys").
 
 use super::context::Context;
 use super::epilogue;
@@ -22,16 +23,25 @@ use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::{cluster, math, memory, sync};
 use crate::device::unrolled;
+use contract::args::ForwardArgs;
 use contract::config::{MMA_N, WARP_SIZE, WARPGROUP_WARPS};
 use contract::packed::SequenceTile;
 use contract::split_keys::{MOST_BLOCKS, MOST_OF_A_FULL_GPU};
 
-/// Columns of O per 16-byte chunk.
-const CHUNK_COLUMNS: u32 = 8;
+/// Columns of O that a thread loads at once: 16 bytes of a part.
+const QUAD_COLUMNS: u32 = 4;
+/// Bytes of a quad's elements of O.
+const QUAD_BYTES: u32 = 8;
+/// Maximum number of quads of a thread in a row.
+const MOST_QUADS: usize = 4;
+/// Maximum number of rows that a thread combines at once.
+const MOST_ROWS: usize = 2;
 /// Maximum number of parts of a strip.
 const MOST_PARTS: usize = MOST_BLOCKS as usize;
 /// Maximum number of parts in the smaller clusters, which most launches have.
 const USUAL_PARTS: usize = MOST_OF_A_FULL_GPU as usize;
+/// Number of parts in the smallest clusters.
+const FEW_PARTS: usize = 2;
 /// Threads of a warpgroup.
 const WARPGROUP_THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
 /// The named barrier of those threads, after those of [turns](super::turns), which has at most four warpgroups.
@@ -46,13 +56,34 @@ impl<K: TmaKernel> Part<K> {
     const COLUMNS: u32 = K::TILE.columns;
     /// 32 bytes more than a row, so that the 8 rows that a warp writes at a time lie in different banks.
     const PITCH: u32 = Self::COLUMNS * F32_BYTES + 32;
-    const CHUNKS_PER_ROW: u32 = Self::COLUMNS / CHUNK_COLUMNS;
+    const QUADS_PER_ROW: u32 = Self::COLUMNS / QUAD_COLUMNS;
     /// Rows of a work item.
     const ROWS: u32 = K::WARPGROUPS * ROWS;
     /// Threads that compute, and then combine.
     const THREADS: u32 = K::WARPGROUPS * WARPGROUP_THREADS;
     const FITS: () =
         assert!(Self::ROWS * Self::PITCH <= K::STAGES * Memory::<K>::STAGE_BYTES, "it lies where K and V were");
+
+    /// Threads that combine a row of `parts` parts.
+    const fn row_threads(parts: usize) -> u32 {
+        if parts > USUAL_PARTS && Self::QUADS_PER_ROW.is_multiple_of(16) { 16 } else { 8 }
+    }
+
+    /// Quads of a row that each of them combines.
+    const fn row_quads(parts: usize) -> usize {
+        (Self::QUADS_PER_ROW / Self::row_threads(parts)) as usize
+    }
+
+    /// Rows that a thread combines at once: all of its own, where the number of blocks divides them.
+    const fn rows_at_once(parts: usize) -> usize {
+        let rows = Self::ROWS * Self::row_threads(parts) / Self::THREADS / parts as u32;
+        if rows == 0 { 1 } else { rows as usize }
+    }
+
+    /// Distance between the first quad of a thread and quad `number`, bytes.
+    const fn quad_offset(parts: usize, number: usize) -> u32 {
+        number as u32 * Self::row_threads(parts) * QUAD_COLUMNS * F32_BYTES
+    }
 
     /// Address of a column of a row in the block's own shared memory.
     #[inline(always)]
@@ -118,14 +149,21 @@ pub unsafe fn leave_no_part<K: TmaKernel>(memory: Memory<K>, lane: Lane) {
 /// call [`wait_for_others`]; rows before the end lie within the launch's O, and nothing else writes them.
 #[inline(always)]
 pub unsafe fn combine<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
-    // SAFETY: all threads of the cluster reach both barriers. The parts are read between them, and after the second one no
-    // block accesses another's shared memory.
+    // SAFETY: all threads of the cluster reach both barriers. The parts are read after the first and before the arrival at the second;
+    // behind that one no block accesses another's shared memory.
     unsafe {
         sync::converge_warp();
-        cluster::synchronise();
-        combine_rows(context, lane);
-        sync::converge_warp();
-        cluster::synchronise();
+        cluster::arrive();
+        cluster::wait();
+        let blocks = cluster::blocks();
+        if blocks <= FEW_PARTS as u32 {
+            combine_rows::<K, FEW_PARTS>(context, lane);
+        } else if blocks <= USUAL_PARTS as u32 {
+            combine_rows::<K, USUAL_PARTS>(context, lane);
+        } else {
+            combine_rows::<K, MOST_PARTS>(context, lane);
+        }
+        cluster::wait();
     }
 }
 
@@ -138,93 +176,152 @@ pub unsafe fn wait_for_others() {
     // SAFETY: all threads of the cluster reach both barriers.
     unsafe {
         sync::converge_warp();
-        cluster::synchronise();
-        cluster::synchronise();
+        cluster::arrive();
+        cluster::wait();
+        cluster::arrive();
+        cluster::wait();
     }
 }
 
-/// The rows of [`combine`], by the computing threads.
+/// The rows of [`combine`], of at most `PARTS` parts, and the arrival at its second barrier: block r mod n of n blocks combines row r.
+///
+/// All parts of a thread's elements are loaded at once, since the latency of other blocks' memory dominates. The arrival follows the
+/// last load: behind the stores it would wait for them, too.
 ///
 /// # Safety
-/// As for [`combine`], between its barriers.
+/// As for [`combine`], after its first barrier.
 #[inline(always)]
-unsafe fn combine_rows<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
+unsafe fn combine_rows<K: TmaKernel, const PARTS: usize>(context: &Context<'_, K>, lane: Lane) {
     let Context { args, memory, length, .. } = *context;
     let work = SplitKeys::work(context);
     let tile = SequenceTile { sequence: 0, begin: 0, length, first_row: SplitKeys::first_row::<K>(work) };
     let rows = HeadRows::new::<K::Element>(args.o, &args.o_strides, work, 0);
     let lse = args.lse + K::Sequence::lse_row(args, work, tile) * u64::from(F32_BYTES);
     let (rank, blocks) = (cluster::rank(), cluster::blocks());
-    let (chunk, first) = (lane.thread % Part::<K>::CHUNKS_PER_ROW, lane.thread / Part::<K>::CHUNKS_PER_ROW);
-    let mut row = rank + first * blocks;
-    while row < Part::<K>::ROWS && tile.first_row + row < length {
-        // SAFETY: between the barriers, rows of the strips before the end.
-        unsafe {
-            let Combined { output, shift, sum } = if blocks > USUAL_PARTS as u32 {
-                Combined::of::<K, MOST_PARTS>(memory, row, chunk, blocks)
-            } else {
-                Combined::of::<K, USUAL_PARTS>(memory, row, chunk, blocks)
-            };
-            if has_chunk(args, chunk) {
-                let scale = normaliser(sum);
-                let pack = |a: f32, b: f32| K::Element::pack(a * scale, b * scale);
-                let [[a, b, c, d], [e, f, g, h]] = output;
-                let packed = [pack(a, b), pack(c, d), pack(e, f), pack(g, h)];
-                memory::store_global_16(rows.chunk(tile.first_row + row, chunk), packed);
+    let (number, quad) = (lane.thread / Part::<K>::row_threads(PARTS), lane.thread % Part::<K>::row_threads(PARTS));
+    let pitch = const { Part::<K>::THREADS / Part::<K>::row_threads(PARTS) } * blocks;
+    let row_of = |begin: u32, i: usize| begin + rank + number * blocks + i as u32 * pitch;
+    let end = Part::<K>::ROWS.min(length - tile.first_row);
+    let mut begin = 0;
+    loop {
+        let mut loaded = [Parts::<PARTS>::none(); MOST_ROWS];
+        unrolled!(at most 2; for i in const { Part::<K>::rows_at_once(PARTS) } => {
+            let row = row_of(begin, i);
+            if row < end {
+                // SAFETY: between the barriers, a row of the strips.
+                loaded[i] = unsafe { Parts::load::<K>(memory, row, quad, blocks) };
             }
-            if chunk == 0 && args.lse != 0 {
-                let element = lse + u64::from(tile.first_row + row) * u64::from(F32_BYTES);
-                memory::store_global_f32(element, log_sum_exp(shift, sum));
+        });
+        let next = begin + const { Part::<K>::rows_at_once(PARTS) as u32 } * pitch;
+        let is_last = next >= Part::<K>::ROWS;
+        if is_last {
+            // SAFETY: the condition is uniform over the block, and these were the last loads.
+            unsafe {
+                sync::converge_warp();
+                cluster::arrive();
             }
         }
-        row += blocks * (Part::<K>::THREADS / Part::<K>::CHUNKS_PER_ROW);
+        unrolled!(at most 2; for i in const { Part::<K>::rows_at_once(PARTS) } => {
+            let row = row_of(begin, i);
+            if row < end {
+                let row = tile.first_row + row;
+                // SAFETY: a row before the end.
+                unsafe {
+                    let (shift, sum) = loaded[i].store::<K>(args, rows, row, quad);
+                    if quad == 0 && args.lse != 0 {
+                        memory::store_global_f32(lse + u64::from(row) * u64::from(F32_BYTES), log_sum_exp(shift, sum));
+                    }
+                }
+            }
+        });
+        if is_last {
+            return;
+        }
+        begin = next;
     }
 }
 
-/// The parts of a row combined, for the columns of a chunk.
-struct Combined {
-    /// O, unnormalised.
-    output: [[f32; 4]; 2],
-    shift: f32,
-    sum: f32,
+/// The parts of a thread's columns of a row: every [`Part::row_threads`]th quad.
+#[derive(Clone, Copy)]
+struct Parts<const PARTS: usize> {
+    shifts: [f32; PARTS],
+    sums: [f32; PARTS],
+    quads: [[[f32; 4]; PARTS]; MOST_QUADS],
 }
 
-impl Combined {
-    /// Combines row `row` of the parts of `blocks` blocks, at most `PARTS`.
-    ///
-    /// All loads are issued at once: the latency of other blocks' memory dominates.
+impl<const PARTS: usize> Parts<PARTS> {
+    #[inline(always)]
+    fn none() -> Self {
+        Self { shifts: [f32::NEG_INFINITY; PARTS], sums: [0.0; PARTS], quads: [[[0.0; 4]; PARTS]; MOST_QUADS] }
+    }
+
+    /// Loads a thread's quads, from `quad` on, of row `row` of the parts of `blocks` blocks, at most `PARTS`: first the block's own,
+    /// then of each block behind it, so that not all blocks load from the same one.
     ///
     /// # Safety
     /// All these blocks have written their parts, and do not exit before this has returned.
     #[inline(always)]
-    unsafe fn of<K: TmaKernel, const PARTS: usize>(memory: Memory<K>, row: u32, chunk: u32, blocks: u32) -> Self {
+    unsafe fn load<K: TmaKernel>(memory: Memory<K>, row: u32, quad: u32, blocks: u32) -> Self {
         let statistics = memory.statistics(0, row);
-        let address = Part::<K>::address(memory, row, chunk * CHUNK_COLUMNS);
-        let (mut shifts, mut sums) = ([f32::NEG_INFINITY; PARTS], [0.0; PARTS]);
-        let mut parts = [[[0.0; 4]; 2]; PARTS];
-        // SAFETY: addresses of statistics, and of two times four columns, which every block has written.
+        let address = Part::<K>::address(memory, row, quad * QUAD_COLUMNS);
+        let mut parts = Self::none();
+        let mut of = cluster::rank();
+        // SAFETY: addresses of statistics, and of four columns each, which every block has written.
         unsafe {
-            unrolled!(at most 8; for rank in PARTS => {
-                let of = rank as u32;
-                if of < blocks {
-                    [shifts[rank], sums[rank]] = cluster::load_pair(cluster::address_in_block(statistics, of));
-                    let columns = cluster::address_in_block(address, of);
-                    parts[rank] = [cluster::load_four(columns), cluster::load_four(columns + 4 * F32_BYTES)];
+            [parts.shifts[0], parts.sums[0]] = memory::load_shared_pair(statistics);
+            unrolled!(at most 4; for q in const { Part::<K>::row_quads(PARTS) } => {
+                parts.quads[q][0] = memory::load_shared_four(address + Part::<K>::quad_offset(PARTS, q));
+            });
+            unrolled!(at most 8; for i in PARTS => {
+                if i > 0 && (i as u32) < blocks {
+                    of = if of + 1 == blocks { 0 } else { of + 1 };
+                    [parts.shifts[i], parts.sums[i]] = cluster::load_pair(cluster::address_in_block(statistics, of));
+                    let address = cluster::address_in_block(address, of);
+                    unrolled!(at most 4; for q in const { Part::<K>::row_quads(PARTS) } => {
+                        parts.quads[q][i] = cluster::load_four(address + Part::<K>::quad_offset(PARTS, q));
+                    });
                 }
             });
         }
+        parts
+    }
+
+    /// Combines the parts, and stores O of row `row`. Returns the row's shift and sum.
+    ///
+    /// # Safety
+    /// Only the thread writes these elements of O, which exist.
+    #[inline(always)]
+    unsafe fn store<K: TmaKernel>(&self, args: &ForwardArgs, rows: HeadRows, row: u32, quad: u32) -> (f32, f32) {
         let mut shift = f32::NEG_INFINITY;
-        unrolled!(at most 8; for rank in PARTS => { shift = math::max(shift, shifts[rank]) });
-        let mut combined = Self { output: [[0.0; 4]; 2], shift, sum: 0.0 };
-        unrolled!(at most 8; for rank in PARTS => {
+        unrolled!(at most 8; for i in PARTS => { shift = math::max(shift, self.shifts[i]) });
+        let (mut factors, mut sum) = ([0.0; PARTS], 0.0);
+        unrolled!(at most 8; for i in PARTS => {
             // The shift is −∞ for a part that does not exist or attended to nothing; the largest shift may be −∞, too.
-            let factor = math::exp2(shifts[rank] - finite_or_zero(shift));
-            combined.sum = math::fma(factor, sums[rank], combined.sum);
-            unrolled!(at most 4; for i in 4 => {
-                combined.output[0][i] = math::fma(factor, parts[rank][0][i], combined.output[0][i]);
-                combined.output[1][i] = math::fma(factor, parts[rank][1][i], combined.output[1][i]);
-            });
+            factors[i] = math::exp2(self.shifts[i] - finite_or_zero(shift));
+            sum = math::fma(factors[i], self.sums[i], sum);
         });
-        combined
+        let scale = normaliser(sum);
+        unrolled!(at most 8; for i in PARTS => { factors[i] *= scale });
+        let first = rows.chunk(row, quad / 2) + u64::from(quad % 2 * QUAD_BYTES);
+        unrolled!(at most 4; for q in const { Part::<K>::row_quads(PARTS) } => {
+            let mut output = [0.0; 4];
+            unrolled!(at most 8; for i in PARTS => {
+                unrolled!(at most 4; for c in 4 => {
+                    output[c] = math::fma(factors[i], self.quads[q][i][c], output[c]);
+                });
+            });
+            let number = const { q as u32 * Part::<K>::row_threads(PARTS) };
+            if has_chunk(args, (quad + number) / 2) {
+                let [a, b, c, d] = output;
+                // SAFETY: four elements of the row.
+                unsafe {
+                    memory::store_global_8(
+                        first + u64::from(number * QUAD_BYTES),
+                        [K::Element::pack(a, b), K::Element::pack(c, d)],
+                    )
+                };
+            }
+        });
+        (shift, sum)
     }
 }
