@@ -255,11 +255,11 @@ impl<const PARTS: usize> Parts<PARTS> {
         Self { shifts: [f32::NEG_INFINITY; PARTS], sums: [0.0; PARTS], quads: [[[0.0; 4]; PARTS]; MOST_QUADS] }
     }
 
-    /// Loads a thread's quads, from `quad` on, of row `row` of the parts of `blocks` blocks, at most `PARTS`: first the block's own,
-    /// then of each block behind it, so that not all blocks load from the same one.
+    /// Loads a thread's quads of row `row`, from `quad` on, of all parts: the block's own first, so that not all load from the same one.
     ///
     /// # Safety
-    /// All these blocks have written their parts, and do not exit before this has returned.
+    /// All `blocks` blocks, at most `PARTS`, have written their parts, and do not exit before this has returned.
+    #[allow(clippy::absurd_extreme_comparisons)] // `i` is a constant, and 0 in one step
     #[inline(always)]
     unsafe fn load<K: TmaKernel>(memory: Memory<K>, row: u32, quad: u32, blocks: u32) -> Self {
         let statistics = memory.statistics(0, row);
