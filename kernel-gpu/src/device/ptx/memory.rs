@@ -79,8 +79,8 @@ pub unsafe fn load_shared_pair(address: u32) -> [f32; 2] {
 /// `ld.shared.v4.f32`.
 ///
 /// # Safety
-/// `address` is a 16-byte aligned
-/// shared-memory address of 16 initialised bytes.
+/// `address` is a 16-byte aligned shared-memory address.
+/// Its 16 bytes are initialised.
 #[inline(always)]
 pub unsafe fn load_shared_four(address: u32) -> [f32; 4] {
     let (a, b, c, d);
