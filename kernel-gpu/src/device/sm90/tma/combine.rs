@@ -40,7 +40,7 @@ const MOST_ROWS: usize = 2;
 const MOST_PARTS: usize = MOST_BLOCKS as usize;
 /// Maximum number of parts in the smaller clusters, which most launches have.
 const USUAL_PARTS: usize = MOST_OF_A_FULL_GPU as usize;
-/// Number of parts in the smallest clusters.
+/// Maximum number of parts in the smallest clusters. A cluster may be a single block.
 const FEW_PARTS: usize = 2;
 /// Threads of a warpgroup.
 const WARPGROUP_THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
@@ -152,9 +152,7 @@ pub unsafe fn combine<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
     // SAFETY: all threads of the cluster reach both barriers. The parts are read after the first and before the arrival at the second;
     // behind that one no block accesses another's shared memory.
     unsafe {
-        sync::converge_warp();
-        cluster::arrive();
-        cluster::wait();
+        wait_for_parts();
         let blocks = cluster::blocks();
         if blocks <= FEW_PARTS as u32 {
             combine_rows::<K, FEW_PARTS>(context, lane);
@@ -175,9 +173,21 @@ pub unsafe fn combine<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
 pub unsafe fn wait_for_others() {
     // SAFETY: all threads of the cluster reach both barriers.
     unsafe {
-        sync::converge_warp();
+        wait_for_parts();
         cluster::arrive();
         cluster::wait();
+    }
+}
+
+/// Waits until every block of the cluster has left its part: the first barrier of [`combine`].
+///
+/// # Safety
+/// All threads of the cluster call this together.
+#[inline(always)]
+unsafe fn wait_for_parts() {
+    // SAFETY: the caller has all of them.
+    unsafe {
+        sync::converge_warp();
         cluster::arrive();
         cluster::wait();
     }
@@ -259,7 +269,6 @@ impl<const PARTS: usize> Parts<PARTS> {
     ///
     /// # Safety
     /// All `blocks` blocks, at most `PARTS`, have written their parts, and do not exit before this has returned.
-    #[allow(clippy::absurd_extreme_comparisons)] // `i` is a constant, and 0 in one step
     #[inline(always)]
     unsafe fn load<K: TmaKernel>(memory: Memory<K>, row: u32, quad: u32, blocks: u32) -> Self {
         let statistics = memory.statistics(0, row);
@@ -272,8 +281,9 @@ impl<const PARTS: usize> Parts<PARTS> {
             unrolled!(at most 4; for q in const { Part::<K>::row_quads(PARTS) } => {
                 parts.quads[q][0] = memory::load_shared_four(address + Part::<K>::quad_offset(PARTS, q));
             });
-            unrolled!(at most 8; for i in PARTS => {
-                if i > 0 && (i as u32) < blocks {
+            unrolled!(at most 8; for later in const { PARTS - 1 } => {
+                let i = later + 1;
+                if (i as u32) < blocks {
                     of = if of + 1 == blocks { 0 } else { of + 1 };
                     [parts.shifts[i], parts.sums[i]] = cluster::load_pair(cluster::address_in_block(statistics, of));
                     let address = cluster::address_in_block(address, of);

@@ -56,9 +56,7 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
         };
         // What it fetches arrives while Q and K do.
         let mut strip = Strip::<K>::new(context, step, lane);
-        wait_for_strip(context, step);
-        strip.start_scores(step);
-        strip.wait();
+        compute_first_scores(context, &mut strip, step);
         loop {
             // All steps but the last are a separate loop: the handling of the last step would cost every step tests and
             // copies.
@@ -82,6 +80,7 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
             if !K::COMPLETES_AFTER_OUTPUT {
                 normalisers = strip.complete(memory, step, lane.again());
             }
+            wait_for_values_of_one_tile(context, step);
             let Some(next) = K::Order::next_strip(context, step) else {
                 strip.start_last_output(step, turns);
                 if step.number == last_in_turn_from {
@@ -158,6 +157,39 @@ pub unsafe fn leave_strip<K: OrderedKernel>(
 pub unsafe fn wait_for_tile<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>) {
     // SAFETY: an initialised mbarrier.
     unsafe { mbarrier::wait(context.memory.stage_full(step.stage), step.stage_parity) };
+}
+
+/// Computes S of the block's first step.
+///
+/// # Safety
+/// All warps of the warpgroup call this together, with no product in flight.
+#[inline(always)]
+pub unsafe fn compute_first_scores<K: OrderedKernel>(context: &Context<'_, K>, strip: &mut Strip<K>, step: Step<K>) {
+    // SAFETY: initialised mbarriers; Q and K have arrived behind the waits.
+    unsafe {
+        if !K::FIRST_VALUES_APART {
+            wait_for_tile(context, step);
+        }
+        mbarrier::wait(context.memory.strip_full(step.strip), step.strip_parity);
+        strip.start_scores(step);
+        strip.wait();
+        if K::FIRST_VALUES_APART && !step.is_last() {
+            wait_for_tile(context, step);
+        }
+    }
+}
+
+/// Waits until V of the block's first step has arrived, if it is the only one of its strip: [`compute_first_scores`] leaves that to
+/// the caller, whose softmax comes before.
+///
+/// # Safety
+/// As for [`wait_for_tile`].
+#[inline(always)]
+pub unsafe fn wait_for_values_of_one_tile<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>) {
+    if K::FIRST_VALUES_APART && step.is_first() {
+        // SAFETY: the caller's promise is the same.
+        unsafe { wait_for_tile(context, step) };
+    }
 }
 
 /// Waits until K and V of the step, the first of a strip, and its Q have arrived.

@@ -40,6 +40,9 @@ pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulat
     } else {
         0
     };
+    /// Whether K of a block's first tile arrives together with the first strip of Q, and its V apart from both: S does not wait for V.
+    /// Only if a single warpgroup waits for that strip.
+    const FIRST_VALUES_APART: bool = Self::WARPGROUPS == 1 && !Self::Sequence::IS_LOOKED_UP;
     /// Whether the softmax of a warpgroup overlaps with its own PV products.
     const OVERLAPS: bool = Self::TILE.overlaps_own_products();
     /// Whether it does so from one strip to the next.

@@ -1,7 +1,7 @@
 //! The loop of a computing warpgroup whose softmax overlaps with its own PV products ([`contract::tile::Overlap`]).
 
 use super::combine;
-use super::consumer::{leave_strip, wait_for_strip, wait_for_tile};
+use super::consumer::{compute_first_scores, leave_strip, wait_for_strip, wait_for_tile, wait_for_values_of_one_tile};
 use super::context::Context;
 use super::epilogue::Normalisers;
 use super::order::{Order, OrderedKernel, Step};
@@ -36,10 +36,8 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
             }
             return;
         };
-        wait_for_strip(context, step);
         let mut strip = Strip::<K>::new(context, step, lane);
-        strip.start_scores(step);
-        strip.wait();
+        compute_first_scores(context, &mut strip, step);
         let mut in_flight = InFlight::none(step);
         loop {
             while !step.is_last() {
@@ -60,6 +58,7 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
             // Before the wait for the next strip, whose place may be the one that this releases.
             in_flight.finish(context, &mut strip, lane);
             let normalisers = strip.complete(memory, step, lane.again());
+            wait_for_values_of_one_tile(context, step);
             let next = K::Order::next_strip(context, step);
             if let Some(next) = next {
                 wait_for_strip(context, next);

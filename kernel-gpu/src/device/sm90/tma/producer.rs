@@ -64,8 +64,8 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
                 prefetch_rows::<K>(maps.q(), queries.after(strip * ROWS));
                 strip += 1;
             }
-            let mut tile = 0;
-            while tile < FIRST_TILES && has_keys(tile) {
+            let (mut tile, tiles) = (0, tiles_to_prefetch(K::Sequence::kv_length(args)));
+            while tile < tiles && has_keys(tile) {
                 prefetch_rows::<K>(maps.k(), keys.after(tile * KEYS));
                 prefetch_rows::<K>(maps.v(), keys.after(tile * KEYS));
                 tile += 1;
@@ -85,9 +85,13 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
         while strip < K::WARPGROUPS {
             // SAFETY: all places are empty before the first loads.
             unsafe {
-                self.start_strip(strip, queries.after(strip * ROWS));
-                if strip == 0 {
-                    self.start_stage(0, keys);
+                if K::FIRST_VALUES_APART {
+                    self.start_apart(queries, keys);
+                } else {
+                    self.start_strip(strip, queries.after(strip * ROWS));
+                    if strip == 0 {
+                        self.start_stage(0, keys);
+                    }
                 }
             }
             strip += 1;
@@ -193,6 +197,24 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
         }
     }
 
+    /// Starts the first loads of a kernel with [`FIRST_VALUES_APART`](super::kernel::TmaKernel::FIRST_VALUES_APART).
+    ///
+    /// # Safety
+    /// As for [`Loader`]; all places are empty.
+    #[inline(always)]
+    unsafe fn start_apart(&self, queries: InMaps, keys: InMaps) {
+        let (memory, maps) = (self.memory, self.context.maps);
+        let (scores_full, values_full) = (memory.strip_full(0), memory.stage_full(0));
+        // SAFETY: empty places, and maps of Q, K and V.
+        unsafe {
+            mbarrier::arrive_and_expect(scores_full, 2 * Rows::<K>::BYTES);
+            load_rows::<K>(memory.strip(0), maps.q(), queries, scores_full);
+            load_rows::<K>(memory.keys(0), maps.k(), keys, scores_full);
+            mbarrier::arrive_and_expect(values_full, Rows::<K>::BYTES);
+            load_rows::<K>(memory.values(0), maps.v(), keys, values_full);
+        }
+    }
+
     /// [`Self::load_tile`] for an empty stage.
     ///
     /// # Safety
@@ -217,6 +239,17 @@ struct FirstItem {
     /// The first key of its first tile.
     first_key: u32,
     keys: InMaps,
+}
+
+/// How many tiles of a block's first item are prefetched, if sequences have `keys` keys. The copies of few tiles are most of the call's
+/// time; of many, only the first: the previous grid is still reading tiles of its own.
+#[inline(always)]
+const fn tiles_to_prefetch(keys: u32) -> u32 {
+    match keys.div_ceil(KEYS) {
+        ..=4 => 4,
+        5..=6 => 2,
+        _ => 1,
+    }
 }
 
 /// Prefetches 64 rows of a head into L2.
