@@ -20,8 +20,8 @@ pub use source::source;
 
 /// Candidates for the number of resident blocks per multiprocessor of a one-shot grid.
 const RESIDENT: [u32; 6] = [1, 2, 3, 4, 6, 8];
-/// Folds of the cross-validation.
-const PARTS: usize = 4;
+/// Usual number of folds of the cross-validation.
+pub const FOLDS: usize = 4;
 /// Weight of the deviation of a constant from its expected value, per point of equal deviation (logarithmic).
 const WEIGHT_OF_EXPECTED: f64 = 0.02;
 
@@ -49,7 +49,7 @@ pub struct Fit {
     /// Its kernels, those with most points first; then those that were measured only on another GPU model.
     pub kernels: Vec<FittedKernel>,
     /// Cross-validated regret: times of the kernels chosen by constants of other points, over the fastest of their
-    /// points. Absent if there are too few points.
+    /// points. Absent without folds, or if there are too few points.
     pub regret: Option<Spread>,
 }
 
@@ -84,11 +84,12 @@ struct KernelTime {
 /// A GPU model: name, architecture, number of multiprocessors.
 type Model = (String, u32, u32);
 
-/// Fits constants to `maps`, for each of their GPU models.
+/// Fits constants to `maps`, for each of their GPU models; then again without each of `folds` parts of the points, for the regret
+/// there. Calls `on_kernel` whenever a kernel is fitted.
 ///
 /// # Errors
 /// [`Error::Invalid`] when a map times a kernel that its header does not describe.
-pub fn fit(maps: &[Map]) -> Result<Vec<Fit>> {
+pub fn fit(maps: &[Map], folds: usize, on_kernel: &dyn Fn()) -> Result<Vec<Fit>> {
     let mut gpus: BTreeMap<Model, (Vec<Measured>, Option<f64>)> = BTreeMap::new();
     for map in maps {
         let device = &map.header.environment.device;
@@ -104,8 +105,8 @@ pub fn fit(maps: &[Map]) -> Result<Vec<Fit>> {
     let fit = |((gpu, architecture, multiprocessors), (mut points, copy)): (_, (Vec<Measured>, _))| {
         // The search ends at other constants if the same times come in another order, so they get one of their own.
         points.sort_by_cached_key(|point| format!("{:?} {:?}", point.problem, point.times));
-        let kernels = fit_points(&points.iter().collect::<Vec<_>>(), multiprocessors);
-        Fit { gpu, architecture, copy, kernels, regret: regret(&points, multiprocessors) }
+        let kernels = fit_points(&points.iter().collect::<Vec<_>>(), multiprocessors, on_kernel);
+        Fit { gpu, architecture, copy, kernels, regret: regret(&points, multiprocessors, folds, on_kernel) }
     };
     let mut fits: Vec<_> = gpus.into_iter().map(fit).collect();
     complete(&mut fits);
@@ -155,7 +156,7 @@ fn own_form(problem: &Problem) -> Problem {
 }
 
 /// The constants of every class, those with most times first; the prior of later ones is derived from them.
-fn fit_points(points: &[&Measured], multiprocessors: u32) -> Vec<FittedKernel> {
+fn fit_points(points: &[&Measured], multiprocessors: u32, on_kernel: &dyn Fn()) -> Vec<FittedKernel> {
     let mut classes: Vec<(KernelClass, Vec<(&Problem, KernelTime)>)> = Vec::new();
     for point in points {
         for time in &point.times {
@@ -171,6 +172,7 @@ fn fit_points(points: &[&Measured], multiprocessors: u32) -> Vec<FittedKernel> {
         let alike = fitted.iter().filter_map(|kernel| Some((class.distance(&kernel.class)?, kernel.constants)));
         let expected = alike.min_by_key(|(distance, _)| *distance).map_or(EXPECTED, |(_, constants)| constants);
         fitted.push(fit_class(class, times, multiprocessors, &expected));
+        on_kernel();
     }
     fitted
 }
@@ -225,17 +227,17 @@ fn constants(placement: Placement, logarithms: &[f64; 7]) -> Constants {
     Constants { placement, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed }
 }
 
-/// Regret at the points of one fold with constants fitted to the others.
-fn regret(points: &[Measured], multiprocessors: u32) -> Option<Spread> {
-    if points.len() < 2 * PARTS {
+/// Regret at the points of each fold with constants fitted to the others.
+fn regret(points: &[Measured], multiprocessors: u32, folds: usize, on_kernel: &dyn Fn()) -> Option<Spread> {
+    if points.len() / 2 < folds {
         return None;
     }
     let mut regrets = Vec::new();
-    for part in 0..PARTS {
-        let is_held_out = |index: usize| index % PARTS == part;
+    for fold in 0..folds {
+        let is_held_out = |index: usize| index % folds == fold;
         let others: Vec<_> =
             points.iter().enumerate().filter(|(index, _)| !is_held_out(*index)).map(|(_, point)| point).collect();
-        let kernels = pairs(&fit_points(&others, multiprocessors));
+        let kernels = pairs(&fit_points(&others, multiprocessors, on_kernel));
         let costs = Costs { gpu: "", architecture: 0, kernels: &kernels };
         let held_out = points.iter().enumerate().filter(|(index, _)| is_held_out(*index));
         regrets.extend(held_out.filter_map(|(_, point)| point.regret(&costs, multiprocessors)));
@@ -313,6 +315,10 @@ mod tests {
         }
     }
 
+    fn fit_all(maps: &[Map]) -> Result<Vec<Fit>> {
+        fit(maps, FOLDS, &|| {})
+    }
+
     /// A map in which the kernels take the model's times, up to `noise`.
     fn map(noise: f64) -> Map {
         let mut header = header();
@@ -342,7 +348,7 @@ mod tests {
 
     #[test]
     fn constants_that_made_the_times_are_found_again() {
-        let [fit] = &fit(&[map(0.0)]).unwrap()[..] else { panic!("one GPU") };
+        let [fit] = &fit_all(&[map(0.0)]).unwrap()[..] else { panic!("one GPU") };
         assert_eq!((fit.gpu.as_str(), fit.kernels.len()), ("NVIDIA H200", 2));
         for kernel in &fit.kernels {
             assert!(kernel.error < 0.02 && kernel.times == 64, "{kernel:?}");
@@ -354,9 +360,19 @@ mod tests {
     }
 
     #[test]
+    fn constants_do_not_depend_on_folds_and_every_kernel_is_told_of() {
+        let told = std::cell::Cell::new(0);
+        let fit = |folds| fit(&[map(0.05)], folds, &|| told.set(told.get() + 1)).unwrap().remove(0);
+        let alone = fit(0);
+        assert_eq!((alone.regret, told.get()), (None, 2));
+        assert_eq!(fit(3).kernels, alone.kernels);
+        assert_eq!(told.get(), 2 + 2 * (1 + 3));
+    }
+
+    #[test]
     fn the_order_of_the_records_does_not_matter() {
         let (first, second) = (map(0.05), map(0.2));
-        assert_eq!(fit(&[first.clone(), second.clone()]).unwrap(), fit(&[second, first]).unwrap());
+        assert_eq!(fit_all(&[first.clone(), second.clone()]).unwrap(), fit_all(&[second, first]).unwrap());
     }
 
     #[test]
@@ -366,7 +382,7 @@ mod tests {
         first.header.kernels.pop();
         let with_copy = |copy| crate::record::Ceilings { copy_terabytes_per_second: Some(copy), tensor: vec![] };
         (first.header.ceilings, second.header.ceilings) = (with_copy(3.0), with_copy(4.0));
-        let [first, second] = &fit(&[first, second]).unwrap()[..] else { panic!("two GPUs") };
+        let [first, second] = &fit_all(&[first, second]).unwrap()[..] else { panic!("two GPUs") };
         let large = |fit: &Fit| {
             let class = KernelClass::new(LARGE, Mask::Full);
             *fit.kernels.iter().find(|kernel| kernel.class == class).expect("it has constants")
@@ -380,7 +396,7 @@ mod tests {
 
     #[test]
     fn every_shipped_variant_gets_the_constants_of_the_nearest_class() {
-        let [fit] = &fit(&[map(0.0)]).unwrap()[..] else { panic!("one GPU") };
+        let [fit] = &fit_all(&[map(0.0)]).unwrap()[..] else { panic!("one GPU") };
         let shipped = of_variants(&fit.kernels, VARIANTS);
         let of = |entry: &str| {
             let variant = VARIANTS.iter().find(|variant| variant.entry == entry).expect("it is shipped");
@@ -402,7 +418,7 @@ mod tests {
     #[test]
     fn choices_by_the_model_survive_noise() {
         let map = map(0.1);
-        let fits = fit(std::slice::from_ref(&map)).unwrap();
+        let fits = fit_all(std::slice::from_ref(&map)).unwrap();
         assert!((0.03..0.09).contains(&fits[0].kernels[0].error), "{:?}", fits[0].kernels);
         let kernels = pairs(&fits[0].kernels);
         let costs = Costs { gpu: "NVIDIA H200", architecture: 90, kernels: &kernels };
@@ -477,7 +493,7 @@ mod tests {
     fn a_map_without_our_kernels_is_refused() {
         let mut map = map(0.0);
         map.header.kernels.clear();
-        let error = fit(&[map]).unwrap_err().to_string();
+        let error = fit_all(&[map]).unwrap_err().to_string();
         assert!(error.contains("NVIDIA H200 has no time of our kernels"), "{error}");
     }
 }
