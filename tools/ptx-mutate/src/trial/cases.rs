@@ -167,7 +167,10 @@ fn split_keys(entry: &Entry) -> Result<Vec<Case>> {
     // Clusters of four blocks, each of which has the largest score of some rows.
     let parts = Case::new(contiguous(shape(1, 1, 512), entry)?, Values::Peaks(entry.config.block_n()));
     cases.push(Case { multiprocessors: 5 * 512 / entry.config.block_m(), ..parts });
-    // Clusters of three, likewise, whose threads combine rows twice.
+    // Clusters of two, both of which have keys of the rows behind the first strip, whatever the mask.
+    let two_parts = Case::of(contiguous(shape(1, 1, 4 * entry.config.block_n()), entry)?, Distribution::Normal);
+    cases.push(Case { multiprocessors: 10 * entry.config.block_n() / entry.config.block_m(), ..two_parts });
+    // Clusters of three, each of which has the largest score of some rows, and whose threads combine rows twice.
     let parts =
         Case::new(contiguous(shape(1, 1, 6 * entry.config.block_n()), entry)?, Values::Peaks(entry.config.block_n()));
     cases.push(Case { multiprocessors: 24, ..parts });
@@ -175,8 +178,10 @@ fn split_keys(entry: &Entry) -> Result<Vec<Case>> {
         // Clusters of eight blocks and of five, likewise.
         for (blocks, rows) in [(8, 60), (5, entry.config.block_m() - 4)] {
             let few_rows = shape(1, 1, rows).with_kv_sequence(blocks * 4 * entry.config.block_n());
-            let parts = Case::new(contiguous(few_rows, entry)?, Values::Peaks(entry.config.block_n()));
-            cases.push(Case { multiprocessors: 2 * blocks, ..parts });
+            let peaks = Case::new(contiguous(few_rows, entry)?, Values::Peaks(entry.config.block_n()));
+            // And such that every block matters to every row.
+            let even = Case::of(contiguous(few_rows, entry)?, Distribution::Normal);
+            cases.extend([peaks, even].map(|case| Case { multiprocessors: 2 * blocks, ..case }));
         }
         let few_rows = shape(1, 1, 60).with_kv_sequence(6 * entry.config.block_n() + 2);
         cases.push(Case::of(apart(few_rows, entry)?, Distribution::LargeLogits));
