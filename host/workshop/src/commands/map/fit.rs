@@ -25,8 +25,8 @@ pub struct Options {
     /// Write the constants to this file as Rust: kernel-gpu/contract/src/cost/shipped.rs
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Parts of the points, each left out once: constants fitted to the others tell how well points are chosen that they were not
-    /// fitted to. 0 leaves this out, which takes most of the time
+    /// Fit again without each of this many parts of the points, and report how well kernels are chosen there. Most of the time goes
+    /// into this; 0 leaves it out
     #[arg(long, value_name = "N", default_value_t = FOLDS)]
     folds: usize,
 }

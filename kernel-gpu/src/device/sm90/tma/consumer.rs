@@ -149,7 +149,7 @@ pub unsafe fn leave_strip<K: OrderedKernel>(
     }
 }
 
-/// Waits until K and V of the step have arrived.
+/// Waits until K and V of the step have arrived; of the block's first step V alone, if that [comes apart](super::TmaKernel::FIRST_VALUES_APART).
 ///
 /// # Safety
 /// All warps of the warpgroup call this together, for the steps in order.

@@ -103,7 +103,7 @@ impl<K: TmaKernel> Memory<K> {
         self.base + Self::STATISTICS + (strip * ROWS + row) * ROW_STATISTICS_BYTES
     }
 
-    /// The mbarrier for: a strip of Q has arrived.
+    /// The mbarrier for: a strip of Q has arrived; with the first strip the first K, if [V comes apart](TmaKernel::FIRST_VALUES_APART).
     #[inline(always)]
     pub fn strip_full(self, strip: u32) -> u32 {
         self.base + Self::STRIP_FULL + strip * mbarrier::BYTES
@@ -160,7 +160,7 @@ impl<K: TmaKernel> Memory<K> {
         self.base + Self::SIZES + word * size_of::<u32>() as u32
     }
 
-    /// The mbarrier for: K and V of a stage have arrived.
+    /// The mbarrier for: K and V of a stage have arrived; at first V alone, if [it comes apart](TmaKernel::FIRST_VALUES_APART).
     #[inline(always)]
     pub fn stage_full(self, stage: u32) -> u32 {
         self.base + Self::STAGE_FULL + stage * mbarrier::BYTES
