@@ -18,6 +18,8 @@ pub enum Distribution {
     Uniform,
     /// Q and K normal with standard deviation 8, so scores have 64 at the default scale; V standard normal.
     LargeLogits,
+    /// Every score far below 0, near −4·√D with a standard deviation of 1 at the default scale; V standard normal.
+    LowLogits,
     /// Every element of Q and K is 0.5, of V 0.75: uniform attention, O is 0.75.
     Constant,
     /// Hard cases for online softmax: head h of each batch entry is filled as growing-maxima, one-hot or near-ties,
@@ -59,6 +61,7 @@ impl Distribution {
             Distribution::Normal => "normal",
             Distribution::Uniform => "uniform",
             Distribution::LargeLogits => "large-logits",
+            Distribution::LowLogits => "low-logits",
             Distribution::Constant => "constant",
             Distribution::Adversarial => "adversarial",
             Distribution::NonFinite => "non-finite",
@@ -141,6 +144,7 @@ impl Head<f64> {
                 Self::normal(random, size, 1.0)
             }
             Distribution::LargeLogits => Self::normal(random, size, 8.0),
+            Distribution::LowLogits => Self::low_logits(random, size),
             Distribution::Uniform => Self::uniform(random, size),
             Distribution::Constant => {
                 Self { q: filled(size, |_, _| 0.5), k: filled(size, |_, _| 0.5), v: filled(size, |_, _| 0.75) }
@@ -176,6 +180,13 @@ impl Head<f64> {
     fn growing_maxima(random: &mut ChaCha8Rng, size: Size) -> Self {
         let k = filled(size, |row, _| 8.0 * (row as f64 + 0.5) / size.rows as f64 - 4.0);
         Self { k, v: normal(random, size, 1.0), q: filled(size, |_, _| 1.0) }
+    }
+
+    fn low_logits(random: &mut ChaCha8Rng, size: Size) -> Self {
+        let Self { mut q, mut k, v } = Self::normal(random, size, 1.0);
+        q.values_mut().iter_mut().for_each(|x| *x = 1.0 + 0.1 * *x);
+        k.values_mut().iter_mut().for_each(|x| *x -= 4.0);
+        Self { q, k, v }
     }
 
     /// Keys of random signs; each query is four times one of them, whose score is 4·√D. The others are near 0 ± 4.

@@ -52,6 +52,10 @@ pub struct Options {
     /// Element type of Q, K, V and O
     #[arg(long = "type", value_name = "TYPE", value_parser = element_parser(), default_value = Element::F16.name())]
     element: Element,
+    /// Factors on the scores, separated by commas; with normal inputs scores have a standard deviation of √D times as much
+    /// [default: 1/√D]
+    #[arg(long = "scale", value_name = "FACTOR", value_delimiter = ',', allow_negative_numbers = true)]
+    scales: Vec<f64>,
     #[command(flatten)]
     score_mod: ScoreModOptions,
     /// Contender to measure; may be repeated [default: fa512]
@@ -122,12 +126,18 @@ fn queries_and_keys(text: &str) -> Option<(u32, u32)> {
 }
 
 impl Options {
-    /// Every case, shape by shape.
+    /// Every case, shape by shape, then mask by mask.
     fn cases(&self) -> Vec<Case> {
         let Self { element, layout, .. } = *self;
         let score_mod = self.score_mod.form();
-        let case = |&shape, &mask| Case { shape, element, mask, layout, score_mod };
-        self.shapes.iter().flat_map(|shape| self.masks.iter().map(move |mask| case(shape, mask))).collect()
+        let scales = match self.scales.as_slice() {
+            [] => vec![None],
+            scales => scales.iter().copied().map(Some).collect(),
+        };
+        let kinds: Vec<_> =
+            self.masks.iter().flat_map(|&mask| scales.iter().map(move |&scale| (mask, scale))).collect();
+        let case = |&shape, &(mask, scale)| Case { shape, element, mask, layout, score_mod, scale };
+        self.shapes.iter().flat_map(|shape| kinds.iter().map(move |kind| case(shape, kind))).collect()
     }
 
     /// Contenders whose ratios are shown, in pairs: those of `--paired`; for a single code generator, its kernel and

@@ -259,6 +259,7 @@ pub(crate) mod tests {
             mask: Mask::Full,
             layout: Layout::Bhsd,
             score_mod: ScoreModForm::NONE,
+            scale: None,
         };
         Point { case, seconds: 0.5, results }
     }

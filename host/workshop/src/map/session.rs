@@ -137,6 +137,7 @@ mod tests {
         let shape = |sequence| Shape::new(1, 2, sequence);
         let case = |&sequence| Case {
             score_mod: ScoreModForm::NONE,
+            scale: None,
             shape: shape(sequence),
             element: Element::F16,
             mask: Mask::Causal,

@@ -82,6 +82,9 @@ pub struct Case {
     /// Score modifications.
     #[serde(default, skip_serializing_if = "ScoreModForm::is_none")]
     pub score_mod: ScoreModForm,
+    /// Factor on the scores, if it is not 1/√D.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
 }
 
 impl std::fmt::Display for Case {
@@ -93,10 +96,10 @@ impl std::fmt::Display for Case {
         if self.layout == Layout::Bshd {
             write!(formatter, " {}", self.layout.name())?;
         }
-        match self.score_mod.is_none() {
-            true => Ok(()),
-            false => write!(formatter, " {}", self.score_mod),
+        if !self.score_mod.is_none() {
+            write!(formatter, " {}", self.score_mod)?;
         }
+        self.scale.map_or(Ok(()), |scale| write!(formatter, " scale {scale}"))
     }
 }
 
@@ -121,7 +124,8 @@ impl Case {
     /// [`Error::Invalid`](crate::error::Error::Invalid) when it is not accepted.
     pub fn problem(&self) -> Result<Problem> {
         let problem = Problem::new(self.shape, self.mask, self.layout)?.with_element(self.element);
-        Ok(problem.with_score_mod(self.score_mod.of(self.shape))?)
+        let problem = problem.with_score_mod(self.score_mod.of(self.shape))?;
+        Ok(self.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?)
     }
 }
 

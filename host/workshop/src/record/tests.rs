@@ -93,6 +93,7 @@ fn row(samples_us: Vec<f64>, ceilings: &Ceilings) -> Row {
             mask: Mask::Full,
             layout: Layout::Bhsd,
             score_mod: ScoreModForm::NONE,
+            scale: None,
         },
         contender: "fa512".into(),
         implementation: Some(implementation),
@@ -123,6 +124,17 @@ fn a_case_says_its_element_type_and_is_of_fp16_where_it_says_none() {
     assert_eq!(written["element"], "bf16");
     written.as_object_mut().unwrap().remove("element");
     assert_eq!(serde_json::from_value::<Case>(written).unwrap(), f16);
+}
+
+#[test]
+fn a_case_says_its_scale_if_it_has_one() {
+    let usual = record(vec![1.0]).rows[0].case;
+    let scaled = Case { scale: Some(0.5), ..usual };
+    assert_eq!(scaled.to_string(), "32x8x512 full scale 0.5");
+    assert_eq!((usual.problem().unwrap().scale(), scaled.problem().unwrap().scale()), (0.125, 0.5));
+    let written = serde_json::to_value(usual).unwrap();
+    assert_eq!(written.get("scale"), None, "records without a scale are as before");
+    assert_eq!(serde_json::from_value::<Case>(serde_json::to_value(scaled).unwrap()).unwrap(), scaled);
 }
 
 #[test]

@@ -264,6 +264,7 @@ pub(crate) mod tests {
             mask,
             layout: Layout::Bhsd,
             score_mod: ScoreModForm::NONE,
+            scale: None,
         }
     }
 

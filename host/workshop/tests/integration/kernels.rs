@@ -119,6 +119,8 @@ distributions! {
     uniform_inputs: Uniform, 130;
     large_logits: LargeLogits, 130;
     large_logits_at_512: LargeLogits, 512;
+    low_logits: LowLogits, 130;
+    low_logits_at_512: LowLogits, 512;
     constant_inputs: Constant, 130;
     inputs_made_against_the_online_softmax: Adversarial, 200;
     inputs_made_against_the_online_softmax_at_512: Adversarial, 512;

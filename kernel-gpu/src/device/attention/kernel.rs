@@ -23,6 +23,13 @@ pub trait Kernel: Copy + 'static {
     /// Binary logarithm of how large probabilities may grow under a shift before a new one is chosen; 0: the shift is the row
     /// max ([`contract::tile::Rescale`]).
     const RESCALE_THRESHOLD: u32;
+    /// Whether kernels for sm_90a guess the shift of a row from its first scores. Not where it may not attend to those, where scores are
+    /// changed, and at 96 columns, where it costs 3 % and gains nothing (docs/results/ladder.md).
+    #[cfg(feature = "sm_90a")]
+    const GUESSES_SHIFTS: bool = Self::RESCALE_THRESHOLD > 0
+        && !Self::Mask::HAS_BEGIN
+        && !Self::ScoreMod::MODIFIES
+        && Self::HeadDim::COLUMNS != 96;
     /// Whether O is stored from registers, bypassing shared memory ([`contract::tile::Epilogue`]).
     const EXCHANGE: bool;
 }

@@ -7,6 +7,8 @@ use super::head_dim::{Fragments, HeadDim};
 use super::kernel::Kernel;
 use super::mask::Mask;
 use super::{Lane, OutputStrip, ROWS_PER_LANE, Scores};
+#[cfg(feature = "sm_90a")]
+use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, shuffle};
 use crate::device::unrolled;
@@ -80,6 +82,25 @@ pub fn row_maximum<const N_TILES: usize>(mut maximum: f32, strip: &[FragmentC; N
         maximum = math::max(maximum, math::max(strip[n][2 * r], strip[n][2 * r + 1]));
     });
     maximum
+}
+
+/// Shifts that are guessed from a few scores of each row: c times their maximum, with [room](Element::HEADROOM) for larger ones.
+///
+/// # Safety
+/// The whole warp calls this together.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub unsafe fn guessed_shifts<E: Element, const N_TILES: usize>(
+    scores: &[FragmentC; N_TILES],
+    scale_log2: f32,
+) -> [f32; ROWS_PER_LANE] {
+    let mut shifts = [0.0; ROWS_PER_LANE];
+    unrolled!(at most 2; for r in ROWS_PER_LANE => {
+        // SAFETY: the caller has the warp together.
+        let maximum = unsafe { across_quad(row_maximum(f32::NEG_INFINITY, scores, r), math::max) };
+        shifts[r] = math::fma(maximum, scale_log2, E::HEADROOM);
+    });
+    shifts
 }
 
 /// p = 2^(c·s − shift) of the score s.

@@ -18,6 +18,9 @@ pub trait Element: shared_tile::Element + Copy + 'static {
     const SMALLEST_EXPONENT: u32;
     /// Up to this sum of a lane's probabilities in a step, no probability overflows, nor does O in f32.
     const LARGEST_SUM: f32 = (1u32 << Self::LARGEST_EXPONENT) as f32;
+    /// How far a shift is above the maximum of a few scores that it is guessed from, as a power of two: other scores may exceed that
+    /// by as much more before a probability overflows.
+    const HEADROOM: f32;
     /// If the sum of a row's rounded probabilities is below this, none overflowed, nor did O in f32.
     const SUM_LIMIT: f32;
     /// From this sum of a lane's probabilities of a row on, one of them is far above the smallest numbers, so that others may
@@ -42,6 +45,8 @@ impl Element for F16 {
     // fp16 ends at 65504, and resolves 2⁻²⁴.
     const LARGEST_EXPONENT: u32 = 14;
     const SMALLEST_EXPONENT: u32 = 10;
+    // With more, probabilities that are small, but many, would lose digits.
+    const HEADROOM: f32 = 3.0;
     // A probability that overflows becomes infinite.
     const SUM_LIMIT: f32 = f32::INFINITY;
     // Guarantees a probability of at least 2⁻¹⁰; fp16 resolves 2⁻²⁴.
@@ -71,6 +76,7 @@ impl Element for Bf16 {
     // With V up to 2⁹⁰, O stays in the range of f32. bf16 resolves 2⁻¹²⁶.
     const LARGEST_EXPONENT: u32 = 30;
     const SMALLEST_EXPONENT: u32 = 30;
+    const HEADROOM: f32 = 0.0;
     const SUM_LIMIT: f32 = 1e18;
     // 2⁻³⁰; bf16 resolves 2⁻¹²⁶.
     const SMALLEST_FIRST_SUM: f32 = 1.0 / (1u32 << 30) as f32;

@@ -15,6 +15,7 @@ use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::softmax::{RunningSoftmax, apply_mask, mask_scores, rescale_row};
 use crate::device::attention::{Lane, Output, Scores, Tile, pack_probabilities};
 use crate::device::hidden::not_unrolled;
+use crate::device::ptx::element::Element;
 use crate::device::ptx::sync;
 use crate::device::unrolled;
 use contract::args::ForwardArgs;
@@ -339,7 +340,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         let mut maxima = RowMaxima::new();
         maxima.take_in(&scores);
         // SAFETY: the whole warp is here.
-        unsafe { maxima.shifts(self.args.scale_log2) }
+        unsafe { maxima.shifts(self.args.scale_log2) }.above(K::Element::HEADROOM)
     }
 
     /// Scores of the 16 keys from `first_key` on, masked if `MASKED`.

@@ -70,6 +70,19 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
         self
     }
 
+    /// The shifts plus `headroom`.
+    #[inline(always)]
+    pub fn above(mut self, headroom: f32) -> Self {
+        // An addition of 0 would stay, since it changes −0.
+        if headroom == 0.0 {
+            return self;
+        }
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 2; for r in ROWS_PER_LANE => { self.0[m][r] += headroom });
+        });
+        self
+    }
+
     /// P of 16 keys, one fragment per strip. Some of every [`EXPONENTIALS`], evenly spread, are computed on the FMA pipe.
     #[inline(always)]
     pub fn probabilities<K: Sm80Kernel>(

@@ -8,7 +8,7 @@ use crate::device::attention::head_dim::Fragments;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::score_mod::ScoreMod;
-use crate::device::attention::softmax::{apply_mask, rescale_row};
+use crate::device::attention::softmax::{apply_mask, guessed_shifts, rescale_row};
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE, epilogue};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Registers};
@@ -68,6 +68,10 @@ pub fn forward<
                 .wait::<0>();
         let rows = (attended.position, BLOCK_M);
         apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, 0, attended.length, lane);
+        if K::GUESSES_SHIFTS {
+            let first = [scores[0][0], scores[0][1]];
+            softmax.begin_under(guessed_shifts::<K::Element, 2>(&first, args.scale_log2));
+        }
         let kind = StepKind { first: true, masked: true };
         let mut probabilities = softmax.take::<N_TILES, K_STEPS>(&mut scores, args.scale_log2, kind, |_, _, _| ());
 

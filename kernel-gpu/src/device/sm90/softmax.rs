@@ -1,13 +1,14 @@
 //! Softmax with few row maxima.
 //!
 //! Online softmax needs a shift that keeps p = 2^(c·s − shift) within the range of the element type. The row max is only the
-//! safest choice. Here a strip begins with the shift 0, and every step keeps the current shift, which saves the row maxima,
-//! their exchange between lanes and the rescale of O. Whether the shift was sound is decided afterwards from the sums, which are
-//! needed anyway:
+//! safest choice. Here every step keeps the current shift, which saves the row maxima, their exchange between lanes and the rescale of
+//! O. A strip begins with shifts that are guessed from its first scores ([`guessed_shifts`](crate::device::attention::softmax::guessed_shifts)),
+//! so that one of those has a p that is not small; or else with 0. Whether a shift was sound is decided afterwards from the sums, which
+//! are needed anyway:
 //!
 //! * a lane's sum over a step is an upper bound of each of its p, so none exceeds the largest element;
-//! * in the first step of a strip, a lane's sum shows that the row has a p that is not small, so no p that matters is lost
-//!   to underflow.
+//! * in the first step of a strip that began with 0, a lane's sum shows that the row has a p that is not small, so no p that matters is
+//!   lost to underflow.
 //!
 //! If any lane of the warp finds otherwise, the step is repeated with the row max ([`RunningSoftmax::update`]).
 //! Inputs with widely spread scores do this once or twice per strip.
@@ -63,6 +64,13 @@ impl<K: Kernel> StripSoftmax<K> {
             minus_shift: [0.0; ROWS_PER_LANE],
             _kernel: PhantomData,
         }
+    }
+
+    /// Begins a strip under `shift`, before any keys.
+    #[inline(always)]
+    pub fn begin_under(&mut self, shift: [f32; ROWS_PER_LANE]) {
+        self.running.shift = [shift];
+        unrolled!(at most 2; for r in ROWS_PER_LANE => { self.minus_shift[r] = -shift[r] });
     }
 
     /// Adds a step and returns its probabilities under the resulting shift. If the shift changes, calls `rescale` like
@@ -138,12 +146,13 @@ impl<K: Kernel> StripSoftmax<K> {
         let not_small = |sums: [f32; ROWS_PER_LANE]| math::min(sums[0], sums[1]) >= K::Element::SMALLEST_FIRST_SUM;
         // SAFETY: the caller has the warp together.
         unsafe {
-            if vote::all(no_overflow & (!first | not_small(sums))) {
+            if vote::all(no_overflow & (K::GUESSES_SHIFTS || !first | not_small(sums))) {
                 return true;
             }
             // All columns of a lane may be masked, but not all of the row. Where scores are changed, there are no registers for this.
             let largest = |sum| across_quad(sum, math::max);
             masked
+                && !K::GUESSES_SHIFTS
                 && !K::Mask::ALL_KEYS
                 && !K::ScoreMod::MODIFIES
                 && first

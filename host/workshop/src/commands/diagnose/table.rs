@@ -129,6 +129,7 @@ mod tests {
             mask: Mask::Causal,
             layout: Layout::Bhsd,
             score_mod: crate::score_mod::ScoreModForm::default(),
+            scale: None,
         };
         let command = |case| {
             profile_command(&Diagnosis {

@@ -81,7 +81,14 @@ impl Options {
             None => Space::built_in(family),
         });
         let element = self.element;
-        let case = |&shape, &mask| Case { shape, element, mask, layout: Layout::Bhsd, score_mod: ScoreModForm::NONE };
+        let case = |&shape, &mask| Case {
+            shape,
+            element,
+            mask,
+            layout: Layout::Bhsd,
+            score_mod: ScoreModForm::NONE,
+            scale: None,
+        };
         let sampled = (self.strategy != Strategy::Exhaustive).then_some(SAMPLED_CANDIDATES);
         Ok(Request {
             spaces: spaces.collect::<Result<Vec<_>>>()?.concat(),

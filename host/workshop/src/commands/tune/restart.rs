@@ -175,6 +175,7 @@ mod tests {
         mask: Mask::Full,
         layout: Layout::Bhsd,
         score_mod: ScoreModForm::NONE,
+        scale: None,
     };
 
     #[test]

@@ -193,6 +193,7 @@ mod tests {
                 mask: Mask::Full,
                 layout: Layout::Bhsd,
                 score_mod: ScoreModForm::NONE,
+                scale: None,
             }],
             strategy: Strategy::Tpe,
             candidates: Some(5),

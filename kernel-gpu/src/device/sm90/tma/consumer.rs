@@ -58,6 +58,7 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
         let mut strip = Strip::<K>::new(context, step, lane);
         compute_first_scores(context, &mut strip, step);
         loop {
+            strip.guess_shifts(context, step, lane.again());
             // All steps but the last are a separate loop: the handling of the last step would cost every step tests and
             // copies.
             while !step.is_last() {

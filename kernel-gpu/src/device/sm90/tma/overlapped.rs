@@ -40,6 +40,7 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
         compute_first_scores(context, &mut strip, step);
         let mut in_flight = InFlight::none(step);
         loop {
+            strip.guess_shifts(context, step, lane.again());
             while !step.is_last() {
                 let next = K::Order::next_tile(memory, step);
                 if K::Mask::HAS_BEGIN {

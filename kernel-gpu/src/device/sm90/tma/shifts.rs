@@ -1,12 +1,12 @@
 //! Softmax with few row maxima, whose row sums are products.
 //!
-//! As in [`crate::device::sm90::softmax`], a strip begins with the shift 0, a step keeps the current shift, and the row max is computed
-//! only if that was not sound. But l is the product of P with eight more columns of V, all ones
+//! As in [`crate::device::sm90::softmax`], a strip begins with guessed shifts or 0, a step keeps the current shift, and the row max is
+//! computed only if that was not sound. But l is the product of P with eight more columns of V, all ones
 //! ([`Memory::ones`](super::memory::Memory::ones)). So it is the sum of the same rounded p as O, and needs no additions and no exchange
 //! between lanes. Whether the shift was sound is decided from the largest p:
 //!
 //! * none exceeds the largest element, with a margin;
-//! * in the first step of a strip, every row has a p that is not small, so no p that matters is lost to underflow.
+//! * in the first step of a strip that began with 0, every row has a p that is not small, so no p that matters is lost to underflow.
 
 use core::marker::PhantomData;
 
@@ -47,6 +47,13 @@ impl<K: TmaKernel> Shifts<K> {
         Self { shift: [0.0; ROWS_PER_LANE], minus_shift: [0.0; ROWS_PER_LANE], _kernel: PhantomData }
     }
 
+    /// Begins a strip under `shift`, before any keys.
+    #[inline(always)]
+    pub fn begin_under(&mut self, shift: [f32; ROWS_PER_LANE]) {
+        self.shift = shift;
+        unrolled!(at most 2; for r in ROWS_PER_LANE => { self.minus_shift[r] = -shift[r] });
+    }
+
     /// The probabilities of a step under the resulting shift. If the shift changes, calls `rescale(r, factor)` for each part `r` of
     /// a strip with the factor by which O and l must be multiplied.
     ///
@@ -66,7 +73,7 @@ impl<K: TmaKernel> Shifts<K> {
                 let (probabilities, largest) = under_shift::<K::Element>(&scores[0], self.minus_shift, scale_log2);
                 // All columns of a lane may be masked, but not all of the row.
                 if vote::all(Self::are_sound(largest, first))
-                    || vote::all(Self::are_sound(of_rows::<K::Element>(largest), first))
+                    || !K::GUESSES_SHIFTS && vote::all(Self::are_sound(of_rows::<K::Element>(largest), first))
                 {
                     return probabilities;
                 }
@@ -109,7 +116,7 @@ impl<K: TmaKernel> Shifts<K> {
     fn are_sound([upper, lower]: [u32; ROWS_PER_LANE], first: bool) -> bool {
         let none_is_too_large = K::Element::larger(K::Element::larger(upper, lower), Self::LARGEST) == Self::LARGEST;
         let is_above = |row| K::Element::larger(row, Self::SMALLEST) != Self::SMALLEST;
-        none_is_too_large & (!first | (is_above(upper) & is_above(lower)))
+        none_is_too_large & (K::GUESSES_SHIFTS || !first | (is_above(upper) & is_above(lower)))
     }
 }
 

@@ -11,15 +11,21 @@ use super::shifts::Shifts;
 use super::turns::Turns;
 use super::{combine, epilogue};
 use crate::device::attention::head_dim::{Fragments, HeadDim};
+use crate::device::attention::mask::Mask;
 use crate::device::attention::place::Place;
 use crate::device::attention::score_mod::ScoreMod;
-use crate::device::attention::softmax::{RunningSoftmax, apply_mask, rescale_row};
+use crate::device::attention::sequence::Sequence;
+use crate::device::attention::softmax::{RunningSoftmax, apply_mask, guessed_shifts, mask_scores, rescale_row};
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Registers};
 use crate::device::sm90::products::{self, Probabilities};
 use crate::device::sm90::softmax::{StepKind, StripSoftmax};
 use crate::device::{hidden, unrolled};
+use contract::config::MMA_N;
+
+/// Tiles of 8 keys that shifts are guessed from.
+const GUESSED_FROM: usize = 2;
 
 /// The registers of a strip.
 pub struct Strip<K: OrderedKernel> {
@@ -253,6 +259,42 @@ impl<K: OrderedKernel> Strip<K> {
         // SAFETY: the warpgroup is here.
         unsafe { wgmma::wait_group::<0>() };
         self.scores.pin();
+    }
+
+    /// Guesses the shifts of a strip from those of its first 16 scores that are not masked, if the kernel
+    /// [does](crate::device::attention::kernel::Kernel::GUESSES_SHIFTS).
+    ///
+    /// # Safety
+    /// All lanes of the warp call this together, before the first step of the strip, whose scores have arrived.
+    #[inline(always)]
+    pub unsafe fn guess_shifts(&mut self, context: &Context<'_, K>, step: Step<K>, lane: Lane) {
+        if !K::GUESSES_SHIFTS {
+            return;
+        }
+        let mut first: Scores<1, GUESSED_FROM> = [[[0.0; 4]; GUESSED_FROM]];
+        unrolled!(at most 2; for n in GUESSED_FROM => { first[0][n] = self.scores[0][n] });
+        if !K::Mask::ALL_KEYS || K::Sequence::HAS_TAIL {
+            let (args, at) = (context.args, place(context, step, lane));
+            // The first row attends to no more keys than the others.
+            let end = K::Mask::keys_end(args, at.first_row.wrapping_add(1), at.kv_length);
+            if end < at.first_key + const { GUESSED_FROM as u32 * MMA_N } {
+                mask_scores::<K::Mask, 1, GUESSED_FROM>(
+                    args,
+                    &mut first,
+                    at.first_row,
+                    at.first_key,
+                    at.kv_length,
+                    lane,
+                );
+            }
+        }
+        // SAFETY: the whole warp is here.
+        let shifts = unsafe { guessed_shifts::<K::Element, GUESSED_FROM>(&first[0], self.scale_log2) };
+        if K::SUMS_BY_PRODUCT {
+            self.shifts.begin_under(shifts);
+        } else {
+            self.softmax.begin_under(shifts);
+        }
     }
 
     /// Turns the scores of a step that may need masking into its probabilities. Meanwhile the values that the score modifications of
