@@ -93,15 +93,15 @@ fn repeat(command: &serde_json::Value) -> serde_json::Value {
 }
 
 #[test]
-fn a_wrong_sum_shrinks_to_two_rows_of_one_head() {
+fn a_wrong_sum_shrinks_to_one_row_of_one_head() {
     let folder = broken_ptx(|ptx| ptx.replace("rcp.approx.ftz.f32", "sqrt.approx.ftz.f32"));
     let failed = first_failure(folder.path(), "0");
     assert!(repeat(&failed["command"])["check"]["output"]["wrong"].as_u64() > Some(0));
     let simplest = &failed["simplest"];
     let command = simplest["command"].as_str().unwrap();
-    // One row would still be right: its weights add up to 1.
+    // Even one row is wrong: the shift is above its score, and the sum is not 1.
     let expected =
-        format!("--variant {VARIANT} --mask full --batch 1 --heads 1 --seq 2 --distribution normal --seed 0 ");
+        format!("--variant {VARIANT} --mask full --batch 1 --heads 1 --seq 1 --distribution normal --seed 0 ");
     assert!(command.contains(&expected), "{command}");
     for default in ["--strides", "--offset", "--scale", "--layout", "--no-lse"] {
         assert!(!command.contains(default), "{command}");

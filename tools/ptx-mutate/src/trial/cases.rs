@@ -112,6 +112,11 @@ pub fn of(entry: &Entry) -> Result<Vec<Case>> {
         Case::new(contiguous(lone, entry)?, Values::Peaks(entry.config.block_n())),
         Case { lse: false, ..Case::of(contiguous(first, entry)?, Distribution::Normal) },
     ];
+    if entry.config.kind() != Kind::Sm80 {
+        // Eleven strips of 16 rows and more in each of eight heads, for as many places of a peak.
+        let peaks = if is_of_any_length { shape(1, 8, 2 * entry.config.block_n() + 50) } else { lone };
+        cases.push(Case::new(contiguous(peaks, entry)?, Values::LonePeaks));
+    }
     if entry.config.grid() == Grid::Persistent {
         // A multiprocessor that is not needed where what is left is dealt out in four parts.
         let left = Case::of(contiguous(shape(1, 6, second.sequence), entry)?, Distribution::Normal);

@@ -9,6 +9,9 @@ use workshop::inputs::{Distribution, Inputs};
 /// Seed of the inputs.
 const INPUT_SEED: u64 = 512;
 
+/// Keys from one lone peak to the next: coprime to the lengths that are tried.
+const LONE_PEAKS_APART: usize = 37;
+
 /// A way to fill Q, K and V. Those that are no distribution are for contiguous tensors.
 #[derive(Clone, Copy, Debug)]
 pub enum Values {
@@ -39,6 +42,9 @@ pub enum Values {
     /// one 8 before it, one so many before it or 8 more, which 16 rows of a head have in common and others otherwise. Any of them
     /// may be the one that a lane holds at a place of its scores.
     Peaks(u32),
+    /// One row of 16 has one key beyond the first 16 whose score is far above all others, another one from 16 rows to the next, so that
+    /// every place of the scores that lanes hold is once the only one to say that the shift will not do. The other rows' scores are 0.
+    LonePeaks,
     /// In the last head very low scores, −192 for the first 16 keys and −128 for the rest: the rise has a block begin again, and one
     /// key beyond the end, of score 0, makes all others vanish. In the others scores of one size.
     LowRise,
@@ -93,6 +99,19 @@ impl Values {
                 let sign = |row: usize, column: usize| if is_set(row, column) { 8.0 } else { -8.0 };
                 let peak = |at: Place| at.row - before[(at.head + at.row / 16) % before.len()].min(at.row);
                 with_scores(problem, |at, _| sign(peak(at), at.column), |at, _| sign(at.row, at.column))
+            }
+            Self::LonePeaks => {
+                let of_head_dim = (20.0 / f64::from(problem.shape().head_dim).sqrt()).sqrt() as f32;
+                let sign = |row: usize, column: usize| if is_set(row, column) { of_head_dim } else { -of_head_dim };
+                let peak = |at: Place| {
+                    let number = at.row / 16 + at.head * sequence.div_ceil(16);
+                    let last = if at.row > 16 { at.row.min(sequence - 1) } else { sequence - 1 };
+                    16 + number * LONE_PEAKS_APART % (last - 15)
+                };
+                // Upper and lower rows of a strip in turns.
+                let is_it = |at: Place| at.row % 16 == (at.row / 16 + at.head) % 2 * 8 + 3;
+                let queries = |at: Place, _| if is_it(at) { sign(peak(at), at.column) } else { 0.0 };
+                with_scores(problem, queries, |at, _| sign(at.row, at.column))
             }
             Self::LowRise => {
                 let low = |at: Place, low: f32, normal: f32| if at.head == 1.min(heads - 1) { low } else { normal };
