@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 
-use crate::score_mod::ScoreModForm;
 use contract::config::{Element, Mask};
 
 use super::*;
@@ -130,14 +129,7 @@ fn run(contenders: &[(&'static str, Behaviour)], stop: bool) -> (Result<Vec<Row>
     let bench =
         Bench { protocol, heads_checked: 2, resamples: 100, ceilings: &ceilings, monitor: &monitor, stop: &stop };
     let shape = Shape::new(1, 3, 16);
-    let case = Case {
-        shape,
-        element: Element::F16,
-        mask: Mask::Causal,
-        layout: Layout::Bhsd,
-        score_mod: ScoreModForm::NONE,
-        scale: None,
-    };
+    let case = Case::plain(shape, Element::F16, Mask::Causal, Layout::Bhsd);
     let mut counter = Counter::default();
     let rows = bench.run(&case, &mut contenders, &mut counter);
     (rows, counter)

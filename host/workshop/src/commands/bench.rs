@@ -169,6 +169,8 @@ impl Options {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
+    let cases = options.cases();
+    cases.iter().try_for_each(|case| case.problem().map(drop))?;
     options.gpu.apply()?;
     let target = named_file(("--json", &options.json));
     files::check_targets(target.as_slice(), options.tuned.source().as_slice())?;
@@ -188,7 +190,6 @@ pub fn run(options: &Options) -> Result<Verdict> {
         monitor: &monitor,
         stop: &stop,
     };
-    let cases = options.cases();
     let mut progress = Progress::new("measuring", (cases.len() * bench.turns()) as u64);
     let mut rows = Vec::new();
     for case in &cases {

@@ -2,7 +2,6 @@
 
 mod table;
 
-use crate::score_mod::ScoreModForm;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -155,7 +154,7 @@ impl Session {
         })?;
         let shape = options.shape;
         let Options { mask, element, layout, .. } = *options;
-        let case = Case { shape, element, mask, layout, score_mod: ScoreModForm::NONE, scale: None };
+        let case = Case::plain(shape, element, mask, layout);
         let folder = options.tuned.apply(options.ptx.find()?)?;
         // Opened only to identify the GPU; the launch happens in a separate process.
         let device = open(DeviceChoice::Gpu, sim::DEFAULT_ARCHITECTURE)?.executor.device().clone();

@@ -1,6 +1,5 @@
 //! Chooses the cases of a map.
 
-use crate::score_mod::ScoreModForm;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
@@ -98,14 +97,7 @@ pub fn cases(
 ) -> Vec<Case> {
     let mut seen = HashSet::new();
     let kinds: Vec<_> = elements.iter().flat_map(|&element| masks.iter().map(move |&mask| (element, mask))).collect();
-    let case = |shape: &Shape, (element, mask)| Case {
-        shape: *shape,
-        element,
-        mask,
-        layout,
-        score_mod: ScoreModForm::NONE,
-        scale: None,
-    };
+    let case = |shape: &Shape, (element, mask)| Case::plain(*shape, element, mask, layout);
     let all = shapes.iter().flat_map(|shape| kinds.iter().map(move |&kind| case(shape, kind)));
     let fits = |case: &Case| {
         case.shape.bytes() <= limits.bytes && floor_us(case.shape, case.mask, ceilings) <= limits.floor_us

@@ -216,7 +216,6 @@ impl Journal {
 pub(crate) mod tests {
     use super::*;
     use crate::inputs::Distribution;
-    use crate::score_mod::ScoreModForm;
     use crate::timing::{L2, Protocol};
     use contract::config::{Element, Mask};
     use contract::problem::Shape;
@@ -253,14 +252,7 @@ pub(crate) mod tests {
 
     pub fn point((batch, heads, sequence): (u32, u32, u32), results: Vec<Outcome>) -> Point {
         let shape = Shape::new(batch, heads, sequence);
-        let case = Case {
-            shape,
-            element: Element::F16,
-            mask: Mask::Full,
-            layout: Layout::Bhsd,
-            score_mod: ScoreModForm::NONE,
-            scale: None,
-        };
+        let case = Case::plain(shape, Element::F16, Mask::Full, Layout::Bhsd);
         Point { case, seconds: 0.5, results }
     }
 

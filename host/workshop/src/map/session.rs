@@ -90,7 +90,6 @@ fn heads_checked(shape: Shape) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use crate::score_mod::ScoreModForm;
     use std::sync::atomic::AtomicBool;
 
     use super::super::record::tests::header;
@@ -135,14 +134,7 @@ mod tests {
 
     fn cases(sequences: &[u32]) -> Vec<Case> {
         let shape = |sequence| Shape::new(1, 2, sequence);
-        let case = |&sequence| Case {
-            score_mod: ScoreModForm::NONE,
-            scale: None,
-            shape: shape(sequence),
-            element: Element::F16,
-            mask: Mask::Causal,
-            layout: Layout::Bhsd,
-        };
+        let case = |&sequence| Case::plain(shape(sequence), Element::F16, Mask::Causal, Layout::Bhsd);
         sequences.iter().map(case).collect()
     }
 

@@ -118,6 +118,11 @@ pub fn sizes(Shape { batch, heads, kv_heads, sequence, kv_sequence, head_dim }: 
 }
 
 impl Case {
+    /// A case without score modifications, at the default scale.
+    pub const fn plain(shape: Shape, element: Element, mask: Mask, layout: Layout) -> Self {
+        Self { shape, element, mask, layout, score_mod: ScoreModForm::NONE, scale: None }
+    }
+
     /// The problem, over contiguous tensors.
     ///
     /// # Errors

@@ -1,6 +1,5 @@
 use std::num::NonZeroU32;
 
-use crate::score_mod::ScoreModForm;
 use contract::config::Element;
 use contract::manifest::CodeGenerator;
 use contract::variants::VARIANTS;
@@ -87,14 +86,7 @@ fn row(samples_us: Vec<f64>, ceilings: &Ceilings) -> Row {
     let measured = (shape, Mask::Full);
     let measurement = Measurement::new(measured, correctness, batch, samples_us, None, ceilings, &Bootstrap::new(0));
     Row {
-        case: Case {
-            shape,
-            element: Element::F16,
-            mask: Mask::Full,
-            layout: Layout::Bhsd,
-            score_mod: ScoreModForm::NONE,
-            scale: None,
-        },
+        case: Case::plain(shape, Element::F16, Mask::Full, Layout::Bhsd),
         contender: "fa512".into(),
         implementation: Some(implementation),
         outcome: Outcome::Measured(Box::new(measurement)),

@@ -251,21 +251,13 @@ fn limits(architecture: u32) -> Result<ArchitectureLimits> {
 pub(crate) mod tests {
     use super::super::space::tests::small;
     use super::*;
-    use crate::score_mod::ScoreModForm;
     use contract::config::Family;
     use contract::problem::Shape;
     use contract::view::Layout;
     use std::collections::{BTreeSet, HashSet};
 
     pub fn case(batch: u32, heads: u32, sequence: u32, mask: Mask) -> Case {
-        Case {
-            shape: Shape::new(batch, heads, sequence),
-            element: Element::F16,
-            mask,
-            layout: Layout::Bhsd,
-            score_mod: ScoreModForm::NONE,
-            scale: None,
-        }
+        Case::plain(Shape::new(batch, heads, sequence), Element::F16, mask, Layout::Bhsd)
     }
 
     pub fn request(candidates: Option<usize>) -> Request {

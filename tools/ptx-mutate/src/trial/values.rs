@@ -9,7 +9,7 @@ use workshop::inputs::{Distribution, Inputs};
 /// Seed of the inputs.
 const INPUT_SEED: u64 = 512;
 
-/// Keys from one lone peak to the next: coprime to the lengths that are tried.
+/// Keys from one lone peak to the next.
 const LONE_PEAKS_APART: usize = 37;
 
 /// A way to fill Q, K and V. Those that are no distribution are for contiguous tensors.
@@ -101,16 +101,16 @@ impl Values {
                 with_scores(problem, |at, _| sign(peak(at), at.column), |at, _| sign(at.row, at.column))
             }
             Self::LonePeaks => {
-                let of_head_dim = (20.0 / f64::from(problem.shape().head_dim).sqrt()).sqrt() as f32;
-                let sign = |row: usize, column: usize| if is_set(row, column) { of_head_dim } else { -of_head_dim };
+                let size = (20.0 / f64::from(problem.shape().head_dim).sqrt()).sqrt() as f32;
+                let sign = |row: usize, column: usize| if is_set(row, column) { size } else { -size };
                 let peak = |at: Place| {
                     let number = at.row / 16 + at.head * sequence.div_ceil(16);
-                    let last = if at.row > 16 { at.row.min(sequence - 1) } else { sequence - 1 };
+                    let last = if at.row > 16 { at.row } else { sequence - 1 };
                     16 + number * LONE_PEAKS_APART % (last - 15)
                 };
                 // Upper and lower rows of a strip in turns.
-                let is_it = |at: Place| at.row % 16 == (at.row / 16 + at.head) % 2 * 8 + 3;
-                let queries = |at: Place, _| if is_it(at) { sign(peak(at), at.column) } else { 0.0 };
+                let has_peak = |at: Place| at.row % 16 == (at.row / 16 + at.head) % 2 * 8 + 3;
+                let queries = |at: Place, _| if has_peak(at) { sign(peak(at), at.column) } else { 0.0 };
                 with_scores(problem, queries, |at, _| sign(at.row, at.column))
             }
             Self::LowRise => {

@@ -123,14 +123,7 @@ mod tests {
 
     #[test]
     fn the_profile_that_is_asked_for_is_of_the_case() {
-        let case = |shape, element| Case {
-            shape,
-            element,
-            mask: Mask::Causal,
-            layout: Layout::Bhsd,
-            score_mod: crate::score_mod::ScoreModForm::default(),
-            scale: None,
-        };
+        let case = |shape, element| Case::plain(shape, element, Mask::Causal, Layout::Bhsd);
         let command = |case| {
             profile_command(&Diagnosis {
                 contender: None,

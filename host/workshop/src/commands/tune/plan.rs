@@ -1,6 +1,5 @@
 //! `fa512 tune plan`: selects candidates from the search space that pass the gates.
 
-use crate::score_mod::ScoreModForm;
 use std::path::PathBuf;
 
 use crate::error::Result;
@@ -81,14 +80,7 @@ impl Options {
             None => Space::built_in(family),
         });
         let element = self.element;
-        let case = |&shape, &mask| Case {
-            shape,
-            element,
-            mask,
-            layout: Layout::Bhsd,
-            score_mod: ScoreModForm::NONE,
-            scale: None,
-        };
+        let case = |&shape, &mask| Case::plain(shape, element, mask, Layout::Bhsd);
         let sampled = (self.strategy != Strategy::Exhaustive).then_some(SAMPLED_CANDIDATES);
         Ok(Request {
             spaces: spaces.collect::<Result<Vec<_>>>()?.concat(),

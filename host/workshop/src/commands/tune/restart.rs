@@ -161,7 +161,6 @@ fn end(late: &Watched, record: &Path, restart: &Restart) {
 
 #[cfg(test)]
 mod tests {
-    use crate::score_mod::ScoreModForm;
     use std::sync::mpsc;
 
     use super::*;
@@ -169,14 +168,7 @@ mod tests {
     use contract::problem::Shape;
     use contract::view::Layout;
 
-    const CASE: Case = Case {
-        shape: Shape::new(1, 1, 512),
-        element: Element::F16,
-        mask: Mask::Full,
-        layout: Layout::Bhsd,
-        score_mod: ScoreModForm::NONE,
-        scale: None,
-    };
+    const CASE: Case = Case::plain(Shape::new(1, 1, 512), Element::F16, Mask::Full, Layout::Bhsd);
 
     #[test]
     fn those_who_are_late_are_named_once_and_those_who_are_done_never() {

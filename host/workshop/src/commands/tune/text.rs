@@ -173,7 +173,6 @@ pub fn table(table: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::score_mod::ScoreModForm;
     use crate::tune::plan::Request;
     use crate::tune::search::Strategy;
     use crate::tune::space::Space;
@@ -187,14 +186,7 @@ mod tests {
         let request = Request {
             spaces: Space::built_in(Family::Sm90a).unwrap(),
             architecture: 90,
-            cases: vec![Case {
-                shape,
-                element: Element::F16,
-                mask: Mask::Full,
-                layout: Layout::Bhsd,
-                score_mod: ScoreModForm::NONE,
-                scale: None,
-            }],
+            cases: vec![Case::plain(shape, Element::F16, Mask::Full, Layout::Bhsd)],
             strategy: Strategy::Tpe,
             candidates: Some(5),
             seed: 0,
