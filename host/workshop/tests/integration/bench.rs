@@ -30,3 +30,10 @@ fn arguments_are_refused_with_what_would_be_accepted() {
     assert!(refusal(&["--samples", "0"]).contains("--samples"));
     assert!(refusal(&["--json", "no/such/folder/record.json"]).contains("no folder no/such/folder"));
 }
+
+#[test]
+fn a_case_that_cannot_be_is_refused_before_any_is_measured() {
+    let message = refusal(&["--scale=0.5,-1"]);
+    assert!(message.contains("scale is -1") && !message.contains("no GPU"), "{message}");
+    assert!(!refusal(&["--shapes", "1x1x64,1x1x64x500"]).contains("no GPU"));
+}
