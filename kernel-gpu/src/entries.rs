@@ -57,6 +57,7 @@ macro_rules! entry {
                     { TILE.block_n },
                     { TILE.m_tiles() },
                     { TILE.k_steps() },
+                    { TILE.k_steps_together() },
                     { TILE.stages },
                 >(&args);
             }

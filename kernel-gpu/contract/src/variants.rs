@@ -312,11 +312,11 @@ macro_rules! for_every_variant {
             fa512_sm80_d32_any_full_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, F16, Any, Full;
             fa512_sm80_d32_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, F16, Any, Causal;
             fa512_sm80_d32_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Any, Window;
-            fa512_sm80_d32_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Any, Window, Modified;
+            fa512_sm80_d32_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 5 blocks, rescale every step }, F16, Any, Window, Modified;
             fa512_sm80_d32_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Packed, Full;
             fa512_sm80_d32_packed_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Packed, Causal;
             fa512_sm80_d32_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Packed, Window;
-            fa512_sm80_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Packed, Window, Modified;
+            fa512_sm80_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 5 blocks, rescale every step }, F16, Packed, Window, Modified;
             fa512_sm80_d96_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, F16, Any, Full;
             fa512_sm80_d96_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, F16, Any, Causal;
             fa512_sm80_d96_any_full_96x96: Sm80 { 96 x 96, 12 warps, 2 stages, 96 columns, 2 key groups }, F16, Any, Full;
@@ -330,7 +330,7 @@ macro_rules! for_every_variant {
             fa512_sm80_d96_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Any, Full;
             fa512_sm80_d96_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Any, Causal;
             fa512_sm80_d96_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, F16, Packed, Full;
-            fa512_sm80_d96_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 96 columns, 2 blocks }, F16, Packed, Causal;
+            fa512_sm80_d96_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks }, F16, Packed, Causal;
             fa512_sm80_d96_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Packed, Full;
             fa512_sm80_d96_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Packed, Causal;
             fa512_sm80_d128_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, exchange epilogue, unroll 1 }, F16, Any, Full;
@@ -362,11 +362,11 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_d32_any_full_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, Bf16, Any, Full;
             fa512_sm80_bf16_d32_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, Bf16, Any, Causal;
             fa512_sm80_bf16_d32_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Any, Window;
-            fa512_sm80_bf16_d32_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Any, Window, Modified;
+            fa512_sm80_bf16_d32_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 5 blocks, rescale every step }, Bf16, Any, Window, Modified;
             fa512_sm80_bf16_d32_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Packed, Full;
             fa512_sm80_bf16_d32_packed_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Packed, Causal;
             fa512_sm80_bf16_d32_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Packed, Window;
-            fa512_sm80_bf16_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Packed, Window, Modified;
+            fa512_sm80_bf16_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 5 blocks, rescale every step }, Bf16, Packed, Window, Modified;
             fa512_sm80_bf16_d96_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Bf16, Any, Full;
             fa512_sm80_bf16_d96_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Bf16, Any, Causal;
             fa512_sm80_bf16_d96_any_full_96x96: Sm80 { 96 x 96, 12 warps, 2 stages, 96 columns, 2 key groups }, Bf16, Any, Full;
@@ -380,7 +380,7 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_d96_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Any, Full;
             fa512_sm80_bf16_d96_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Any, Causal;
             fa512_sm80_bf16_d96_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Bf16, Packed, Full;
-            fa512_sm80_bf16_d96_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 96 columns, 2 blocks }, Bf16, Packed, Causal;
+            fa512_sm80_bf16_d96_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks }, Bf16, Packed, Causal;
             fa512_sm80_bf16_d96_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Packed, Full;
             fa512_sm80_bf16_d96_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Packed, Causal;
             fa512_sm80_bf16_d128_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, exchange epilogue, unroll 1 }, Bf16, Any, Full;

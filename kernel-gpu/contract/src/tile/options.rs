@@ -85,19 +85,19 @@ pub enum BiasTiles {
     OnePerWarpgroup,
 }
 
-/// When the sm_80 kernels rescale O and the row sums to a new shift.
+/// When the sm_80 kernels rescale O and the row sums to larger shifts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum Rescale {
-    /// In every step; the shift is the running row max.
+    /// When a row max exceeds its shift, which is tested in every step.
     EveryStep,
-    /// Never, as long as a guessed shift works. If fp16 overflows under it, all steps are repeated with the true row max.
+    /// Never, as long as guessed shifts work. If a probability overflows under them, or is likely to, as in `EveryStep`.
     OnOverflow,
 }
 
 impl Rescale {
-    /// Binary logarithm of how large probabilities may grow under a shift; 0: the shift is the row max.
+    /// Binary logarithm of how large probabilities may grow under a guessed shift; 0: shifts are not guessed.
     pub const fn threshold(self) -> u32 {
         match self {
             Rescale::EveryStep => 0,

@@ -16,6 +16,10 @@ const FEWEST_WARPS_OF_PARTS: u32 = 4;
 const MOST_COLUMNS_OF_PARTS: u32 = 128;
 /// Maximum number of unrolled 16-key steps.
 const LONGEST_UNROLL: u32 = 8;
+/// Maximum number of strips of 16 rows by 16 keys whose scores a warp holds at once. With more, ptxas finds slower code for the main loop.
+const MOST_TOGETHER: usize = 4;
+/// Registers of a thread for everything but O, Q and scores.
+const OTHER_REGISTERS: u32 = 72;
 
 /// Tile configuration of the sm_80 family. Its grid has one block per work item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,6 +105,21 @@ impl Sm80 {
     /// Number of unrolled 16-key steps.
     pub const fn unrolled(self) -> u32 {
         if self.unroll == 0 { self.block_n / self.key_groups / MMA_K } else { self.unroll }
+    }
+
+    /// Number of 16-key steps whose scores a warp holds at once while its shifts follow the row maxima. O is rescaled once for all of
+    /// them. As many as there are registers for, beside O and half of the fragments of Q, which are loaded again.
+    pub const fn k_steps_together(self) -> usize {
+        let limit = minimum(self.block().launch_registers(), REGISTERS_PER_THREAD);
+        let (strips, output) = (self.m_tiles() as u32, self.columns / 2);
+        let mut together = MOST_TOGETHER / minimum(strips, MOST_TOGETHER as u32) as usize;
+        while together > 1
+            && (self.k_steps() % together != 0
+                || strips * (output + self.columns / 8 + together as u32 * EXPONENTIALS) + OTHER_REGISTERS > limit)
+        {
+            together -= 1;
+        }
+        together
     }
 
     /// Dynamic shared memory of a block, bytes: its tiles.
@@ -275,6 +294,21 @@ mod tests {
             for tile in cases {
                 assert!(tile.check(Sequence::Any, SM_80).is_err(), "{tile:?}");
             }
+        }
+    }
+
+    #[test]
+    fn scores_that_are_held_at_once_divide_a_step_and_leave_registers() {
+        let cases = [
+            (GOOD, 4),
+            (Sm80 { block_m: 128, ..GOOD }, 2),
+            (Sm80 { block_m: 128, block_n: 32, ..GOOD }, 2),
+            (Sm80 { block_m: 128, block_n: 32, columns: 128, min_blocks: 1, ..GOOD }, 1),
+            (Sm80 { key_groups: 4, warps: 12, block_m: 48, block_n: 192, min_blocks: 1, ..GOOD }, 3),
+            (Sm80 { block_n: 16, ..GOOD }, 1),
+        ];
+        for (tile, together) in cases {
+            assert_eq!(tile.k_steps_together(), together, "{tile:?}");
         }
     }
 

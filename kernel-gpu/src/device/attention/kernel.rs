@@ -21,7 +21,7 @@ pub trait Kernel: Copy + 'static {
     type ScoreMod: ScoreMod;
 
     /// Binary logarithm of how large probabilities may grow under a shift before a new one is chosen; 0: the shift is the row
-    /// max ([`contract::tile::Rescale`]).
+    /// max, or in the sm_80 family follows it ([`contract::tile::Rescale`]).
     const RESCALE_THRESHOLD: u32;
     /// Whether kernels for sm_90a guess the shift of a row from its first scores. Not where it may not attend to those, where scores are
     /// changed, and at 96 columns, where it costs more than it gains (docs/results/ladder.md).

@@ -23,14 +23,8 @@ pub struct RunningSoftmax<const M_TILES: usize> {
     pub sum: [[f32; ROWS_PER_LANE]; M_TILES],
 }
 
+#[cfg(feature = "sm_90a")]
 impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
-    /// The initial state, before any scores.
-    #[cfg(feature = "sm_80")]
-    #[inline(always)]
-    pub fn new() -> Self {
-        Self { shift: [[f32::NEG_INFINITY; ROWS_PER_LANE]; M_TILES], sum: [[0.0; ROWS_PER_LANE]; M_TILES] }
-    }
-
     /// Adds a tile of scores: turns it into probabilities under the new shift and rescales the sums to it. Calls
     /// `rescale(m, r, factor)` for each strip `m` and part `r` with the factor by which the accumulated row of the output must
     /// be multiplied ([`rescale_row`]) before V times these probabilities is added.
@@ -104,12 +98,14 @@ pub unsafe fn guessed_shifts<E: Element, const N_TILES: usize>(
 }
 
 /// p = 2^(c·s − shift) of the score s.
+#[cfg(feature = "sm_90a")]
 #[inline(always)]
 pub fn probability(score: f32, scale_log2: f32, shift: f32) -> f32 {
     math::exp2(math::fma(score, scale_log2, -shift))
 }
 
 /// Turns this lane's scores in part `r` of a strip into probabilities, in order, and returns `sum` plus their sum.
+#[cfg(feature = "sm_90a")]
 #[inline(always)]
 fn add_probabilities<const N_TILES: usize>(
     mut sum: f32,

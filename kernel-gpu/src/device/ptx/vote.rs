@@ -26,7 +26,6 @@ pub unsafe fn all(condition: bool) -> bool {
 ///
 /// # Safety
 /// Every lane of the warp executes this together.
-#[cfg(feature = "sm_90a")]
 #[inline(always)]
 pub unsafe fn count(condition: bool) -> u32 {
     let lanes: u32;

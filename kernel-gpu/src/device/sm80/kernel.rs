@@ -19,6 +19,8 @@ pub trait Sm80Kernel: Kernel {
     const STRIP_BYTES: u32 = strip_bytes(Self::TILE.columns);
     /// Number of unrolled 16-key steps.
     const UNROLL: usize = Self::TILE.unrolled() as usize;
+    /// The same where scores are masked. Few steps are, and with many columns what masks them takes too many registers.
+    const UNROLL_MASKED: usize = if Self::TILE.columns < 96 { Self::UNROLL } else { 1 };
     /// How many of every [`EXPONENTIALS`](contract::tile::sm80::EXPONENTIALS) are computed on the FMA pipe.
     const BY_FMA: u32 = Self::TILE.fma_exponentials;
     /// Whether Q is read from shared memory for every 16 keys instead of being kept in registers.

@@ -3,7 +3,7 @@
 //! shared memory in `STAGES` stages of `BLOCK_N` keys.
 //!
 //! [`products`] has the matrix products of a warp, [`pipeline`] the copies of tiles to shared memory and their
-//! synchronisation, [`forward()`] the main loop of a warp, [`key_groups`] several warp groups that share keys,
+//! synchronisation, [`warp`] the loops of a warp, [`shifts`] its softmax, [`forward()`] the choice between them, [`key_groups`] several warp groups that share keys,
 //! [`parts`] several blocks that do, [`combination`] what both combine their results by.
 
 mod combination;
@@ -14,6 +14,7 @@ mod parts;
 mod pipeline;
 mod products;
 mod shifts;
+mod warp;
 
 pub use forward::forward;
 pub use kernel::Sm80Kernel;

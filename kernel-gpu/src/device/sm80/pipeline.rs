@@ -12,10 +12,11 @@ use crate::device::ptx::{cp_async, sync};
 
 /// The copies of one block.
 pub struct Pipeline<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32> {
-    block: Block<'a, K>,
+    /// The block whose keys these are.
+    pub block: Block<'a, K>,
     memory: SharedMemory<K, BLOCK_M, BLOCK_N>,
     /// Rows of K and V of the block's sequence.
-    kv_length: u32,
+    pub kv_length: u32,
     keys: HeadRows,
     values: HeadRows,
     /// First key of step 0, which belongs to the first part of the block's item.
@@ -102,14 +103,16 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u3
         }
     }
 
-    /// The same pipeline, with its initial copy addresses recomputed: kept from the first time, they would occupy registers in the
-    /// loop over the steps.
+    /// The same pipeline, with its block and its initial copy addresses recomputed: kept from the first time, they would occupy registers in
+    /// the loop over the steps.
     #[inline(always)]
     pub fn again(&self) -> Self {
-        let attended = self.block.again().attended();
-        let first_step = Part::of_block::<K, BLOCK_M, BLOCK_N>(self.block.args, attended.steps(BLOCK_N)).begin;
+        let block = self.block.again();
+        let attended = block.attended();
+        let first_step = Part::of_block::<K, BLOCK_M, BLOCK_N>(block.args, attended.steps(BLOCK_N)).begin;
         let (keys, values, lane) = (attended.keys(), attended.values(), self.lane.again_from_thread());
-        Self { first_key: hidden::again(self.first_key), first_step, keys, values, lane, ..*self }
+        let (kv_length, first_key) = (attended.length, hidden::again(self.first_key));
+        Self { block, kv_length, first_key, first_step, keys, values, lane, ..*self }
     }
 
     /// Starts the first steps and waits for the first one. The caller then loops `while step.number < pipeline.steps_end`.

@@ -117,6 +117,13 @@ impl<const M_TILES: usize> RowSums<M_TILES> {
         });
     }
 
+    /// Multiplies the sum of part `r` (row g or g + 8) of strip `m` by `factor`.
+    #[inline(always)]
+    pub fn rescale(&mut self, m: usize, r: usize, factor: f32) {
+        self.0[m][2 * r] *= factor;
+        self.0[m][2 * r + 1] *= factor;
+    }
+
     /// Whether every sum is below the element type's limit: no p overflowed, and none is NaN.
     #[inline(always)]
     pub fn are_sound<E: Element>(&self) -> bool {

@@ -1,86 +1,105 @@
-//! Softmax under shifts that are chosen before the first probability is computed.
+//! Softmax under shifts that are chosen before the first probability is computed, or that follow the row maxima.
 //!
 //! O and LSE are the same under any shift: in p = 2^(c·s − shift) with c = scale · log₂e, all p of a row share the factor
-//! 2^(−shift). A shift must only be at most c times the row max, so that the largest p do not vanish, and not so much smaller
-//! that a p overflows fp16. The maximum of a few scores is nearly always such a shift; if it is not, an infinite sum reveals
-//! it.
+//! 2^(−shift). A shift must only be not so much larger than c times the row max that the largest p lose digits, and not so much
+//! smaller that a p overflows fp16. The maximum of a few scores is nearly always such a shift; if it is not, an infinite sum reveals
+//! it. Where the scores are far apart, the shifts follow the row maxima.
 
 use super::kernel::Sm80Kernel;
 use crate::device::attention::softmax::{across_quad, row_maximum};
 use crate::device::attention::{ROWS_PER_LANE, Scores, pack_probabilities};
-use crate::device::ptx::math;
+use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
+use crate::device::ptx::{math, vote};
 use crate::device::unrolled;
 use contract::tile::sm80::EXPONENTIALS;
 
 /// 8-key tiles of scores that become one fragment of P.
 const N_TILES: usize = 2;
 
-/// Row maxima of one warp over the scores so far, for the rows and columns that this lane holds.
-pub struct RowMaxima<const M_TILES: usize>([[f32; ROWS_PER_LANE]; M_TILES]);
-
-impl<const M_TILES: usize> RowMaxima<M_TILES> {
-    /// The initial state, −∞.
-    #[inline(always)]
-    pub fn new() -> Self {
-        Self([[f32::NEG_INFINITY; ROWS_PER_LANE]; M_TILES])
-    }
-
-    /// Updates the maxima with the scores of 16 keys.
-    #[inline(always)]
-    pub fn take_in(&mut self, scores: &Scores<M_TILES, N_TILES>) {
-        unrolled!(at most 4; for m in M_TILES => {
-            unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                self.0[m][r] = row_maximum(self.0[m][r], &scores[m], r);
-            });
-        });
-    }
-
-    /// c times the maxima of the whole rows. If that is −∞, p will be +∞ or NaN, and the sum not finite.
-    ///
-    /// # Safety
-    /// The whole warp calls this together.
-    #[inline(always)]
-    pub unsafe fn shifts(self, scale_log2: f32) -> Shifts<M_TILES> {
-        let mut shifts = self.0;
-        unrolled!(at most 4; for m in M_TILES => {
-            unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                // SAFETY: the caller has the warp together.
-                shifts[m][r] = unsafe { across_quad(shifts[m][r], math::max) } * scale_log2;
-            });
-        });
-        Shifts(shifts)
-    }
-}
+/// Number of lanes of a warp with scores [far apart](Element::FAR_APART) from which on its shifts are not guessed. One such row is not enough:
+/// with scores that are normal, with a standard deviation of 3, a few warps would have one, and hold up the others.
+const FAR_LANES: u32 = 8;
+/// How large probabilities may grow, as a power of two, before shifts follow the row maxima.
+const LARGEST_EXPONENT: f32 = 8.0;
 
 /// Shifts of one warp's rows that this lane holds.
 pub struct Shifts<const M_TILES: usize>(pub [[f32; ROWS_PER_LANE]; M_TILES]);
 
-impl<const M_TILES: usize> Shifts<M_TILES> {
-    /// Replaces −∞ by 0: rows that attend to nothing then have p = 2^(−∞) = 0 and not NaN.
+/// Shifts that are guessed from a few keys.
+pub struct Guess<const M_TILES: usize> {
+    /// c times the maxima of those keys' scores, with [room](Element::HEADROOM) for larger ones. Where that is −∞, p will be +∞ or NaN, and
+    /// the sum not finite.
+    pub shifts: Shifts<M_TILES>,
+    /// Whether the scores are so far apart that later ones are likely to be too large for these shifts; the same in all lanes.
+    pub is_far_apart: bool,
+}
+
+impl<const M_TILES: usize> Guess<M_TILES> {
+    /// The guess from the scores of 16 keys: `all`, and those that rows attend to, the others being −∞.
+    ///
+    /// # Safety
+    /// The whole warp calls this together.
     #[inline(always)]
-    pub fn or_zero(mut self) -> Self {
+    pub unsafe fn of<E: Element>(
+        all: &Scores<M_TILES, N_TILES>,
+        attended: &Scores<M_TILES, N_TILES>,
+        scale_log2: f32,
+    ) -> Self {
+        let mut shifts = [[0.0; ROWS_PER_LANE]; M_TILES];
+        let mut distance = 0.0;
         unrolled!(at most 4; for m in M_TILES => {
             unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                if self.0[m][r] == f32::NEG_INFINITY {
-                    self.0[m][r] = 0.0;
-                }
+                // SAFETY: the caller has the warp together.
+                let maximum = unsafe { row_maximum_of_quad(&attended[m], r) } * scale_log2;
+                distance = math::max(distance, math::fma(row_minimum(&all[m], r), -scale_log2, maximum));
+                shifts[m][r] = with_headroom::<E>(maximum);
             });
         });
-        self
+        // SAFETY: likewise.
+        let is_far_apart = unsafe { vote::count(distance > E::FAR_APART) } >= FAR_LANES;
+        Self { shifts: Shifts(shifts), is_far_apart }
     }
+}
 
-    /// The shifts plus `headroom`.
+impl<const M_TILES: usize> Shifts<M_TILES> {
+    /// Shifts that any finite score raises. Finite, so that masked scores have p = 2^(−∞) = 0 and not NaN.
+    pub const LOWEST: Self = Self([[f32::MIN; ROWS_PER_LANE]; M_TILES]);
+
+    /// Raises the shifts to c times the row maxima if one of the warp's `scores` would have a p above 2^[`LARGEST_EXPONENT`]. Calls
+    /// `rescale(m, r, factor)` for each strip `m` and part `r` with the factor on everything that was added so far.
+    ///
+    /// # Safety
+    /// The whole warp calls this together.
     #[inline(always)]
-    pub fn above(mut self, headroom: f32) -> Self {
-        // An addition of 0 would stay, since it changes −0.
-        if headroom == 0.0 {
-            return self;
+    pub unsafe fn follow<const PARTS: usize>(
+        &mut self,
+        scores: &[Scores<M_TILES, N_TILES>; PARTS],
+        scale_log2: f32,
+        mut rescale: impl FnMut(usize, usize, f32),
+    ) {
+        let mut maxima = [[f32::NEG_INFINITY; ROWS_PER_LANE]; M_TILES];
+        let mut largest = f32::NEG_INFINITY;
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                unrolled!(at most 4; for k in PARTS => { maxima[m][r] = row_maximum(maxima[m][r], &scores[k][m], r) });
+                largest = math::max(largest, math::fma(maxima[m][r], scale_log2, -self.0[m][r]));
+            });
+        });
+        let exceeds = largest > LARGEST_EXPONENT;
+        // SAFETY: the caller has the warp together.
+        if unsafe { vote::all(!exceeds) } {
+            return;
         }
         unrolled!(at most 4; for m in M_TILES => {
-            unrolled!(at most 2; for r in ROWS_PER_LANE => { self.0[m][r] += headroom });
+            unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                let previous = self.0[m][r];
+                // SAFETY: the caller has the warp together.
+                let maximum = unsafe { across_quad(maxima[m][r], math::max) };
+                self.0[m][r] = math::max(previous, maximum * scale_log2);
+                rescale(m, r, math::exp2(previous - self.0[m][r]));
+            });
         });
-        self
     }
 
     /// P of 16 keys, one fragment per strip. Some of every [`EXPONENTIALS`], evenly spread, are computed on the FMA pipe.
@@ -96,6 +115,29 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
         });
         probabilities
     }
+}
+
+/// The largest of a row's scores, in part `r` of a strip.
+///
+/// # Safety
+/// The whole warp calls this together.
+#[inline(always)]
+unsafe fn row_maximum_of_quad(strip: &[FragmentC; N_TILES], r: usize) -> f32 {
+    // SAFETY: the caller has the warp together.
+    unsafe { across_quad(row_maximum(f32::NEG_INFINITY, strip, r), math::max) }
+}
+
+/// The smallest of this lane's scores in part `r` of a strip.
+#[inline(always)]
+fn row_minimum([left, right]: &[FragmentC; N_TILES], r: usize) -> f32 {
+    math::min(math::min(left[2 * r], left[2 * r + 1]), math::min(right[2 * r], right[2 * r + 1]))
+}
+
+/// `shift` plus the headroom of the element type.
+#[inline(always)]
+fn with_headroom<E: Element>(shift: f32) -> f32 {
+    // An addition of 0 would stay, since it changes −0.
+    if E::HEADROOM == 0.0 { shift } else { shift + E::HEADROOM }
 }
 
 /// P of one strip for 16 keys.
