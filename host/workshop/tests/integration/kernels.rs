@@ -180,6 +180,28 @@ fn first_keys_may_have_no_weight() {
     }
 }
 
+/// Of a block's rows some have scores that are far apart from the first key on, and others overflow a guess that is made of the first
+/// keys, but not all: warps of one block go different ways, and start over together.
+#[test]
+fn scores_of_some_rows_and_of_a_late_key_are_far_apart() {
+    const FACTOR: f64 = 64.0;
+    for (sequence, swap) in [(200, false), (SPECIALISED, true)] {
+        for (mask, element) in masks_and_types(swap) {
+            let problem = problem(1, 1, sequence, mask, Layout::Bhsd).with_element(element);
+            let inputs = Inputs::generate(problem, Distribution::Normal, 31).unwrap();
+            let columns = inputs.columns();
+            let [mut q, mut k, v] = inputs.storages().map(|storage| storage.to_vec());
+            let enlarge = |values: &mut [Bits]| {
+                values.iter_mut().for_each(|value| *value = element.encode(FACTOR * element.decode(*value)));
+            };
+            enlarge(&mut q[32 * columns..48 * columns]);
+            enlarge(&mut k[120 * columns..121 * columns]);
+            let inputs = Inputs::new(problem, q, k, v).unwrap();
+            Case::new(inputs, Distribution::LargeLogits).assert_right_in(true, is_made_for(sequence));
+        }
+    }
+}
+
 #[test]
 fn lse_may_be_absent() {
     for (sequence, mask) in [(65, Mask::Full), (65, Mask::Causal), (512, Mask::Full)] {
