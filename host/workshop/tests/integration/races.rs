@@ -6,6 +6,7 @@ use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 use contract::tile::Grid;
 use contract::view::Layout;
 use ptx_sim::FindingClass;
+use workshop::element::Encoding;
 use workshop::executor::sim::{self, SimExecutor};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
@@ -70,16 +71,18 @@ fn findings_without(
     forward.execute().unwrap().execution.findings.iter().map(|finding| finding.class).collect()
 }
 
-/// Ordinary scores, and such that the softmax has to begin again, over the shortest sequence that `entry` accepts and that takes
+/// Ordinary scores, such that are far apart, and such that the softmax has to begin again, over the shortest sequence that `entry` accepts and that takes
 /// two steps of the pipeline. With packed ones there are some of a single row besides: so many that every block has a third item,
 /// for which the first one's place in shared memory is used again.
-fn inputs(entry: &Entry) -> [Inputs; 2] {
+fn inputs(entry: &Entry) -> [Inputs; 3] {
     const SINGLE_ROWS: u32 = 40;
     let generate_of = |shape: Shape| {
         let shape = shape.with_head_dim(entry.config.columns());
         let problem = problem(entry, shape, Layout::Bhsd).unwrap();
-        [Distribution::Normal, Distribution::LargeLogits]
-            .map(|distribution| Inputs::generate(problem, distribution, 1).unwrap())
+        let [normal, far_apart] = [Distribution::Normal, Distribution::LargeLogits]
+            .map(|distribution| Inputs::generate(problem, distribution, 1).unwrap());
+        let begins_again = with_large_later_keys(&normal);
+        [normal, far_apart, begins_again]
     };
     let generate = |sequence: u32| generate_of(Shape::new(1, 1, sequence));
     let two_steps = 2 * entry.config.block_n();
@@ -99,6 +102,16 @@ fn inputs(entry: &Entry) -> [Inputs; 2] {
         Sequence::Any => generate(two_steps),
         Sequence::Exact(sequence) => generate(sequence),
     }
+}
+
+/// Inputs whose scores are far apart from key 16 on: larger than those of the keys from which shifts are guessed.
+fn with_large_later_keys(inputs: &Inputs) -> Inputs {
+    const GUESSED_FROM: usize = 16;
+    let element = inputs.element();
+    let [q, mut k, v] = inputs.storages().map(|storage| storage.to_vec());
+    let later = GUESSED_FROM * inputs.columns();
+    k[later..].iter_mut().for_each(|value| *value = element.encode(64.0 * element.decode(*value)));
+    Inputs::new(*inputs.problem(), q, k, v).unwrap()
 }
 
 /// Multiprocessors on which a single item is computed in parts.
@@ -172,7 +185,7 @@ fn blocks_that_do_not_wait_for_the_others_of_their_cluster_are_found() {
         let barriers: Vec<_> =
             instructions.split_inclusive(|(_, line)| line.trim().starts_with(CLUSTER_WAIT)).collect();
         assert_eq!(barriers.len(), 4, "{}", entry.name);
-        let [inputs, _] = inputs(entry);
+        let [inputs, ..] = inputs(entry);
         for (barrier, class) in [FindingClass::Race, FindingClass::BlockLifetime].into_iter().enumerate() {
             let of_all_warps = barriers.iter().skip(barrier).step_by(2).copied().flatten();
             let left_out: Vec<usize> = of_all_warps.map(|(number, _)| *number).collect();
