@@ -8,7 +8,7 @@ use contract::view::{Layout, View, Views};
 use workshop::element::{Bits, Encoding};
 use workshop::inputs::{Distribution, Inputs};
 
-use crate::support::{Case, ptx};
+use crate::support::{Case, multiply, ptx};
 
 const MASKS: [Mask; 2] = [Mask::Full, Mask::Causal];
 
@@ -191,11 +191,8 @@ fn scores_of_some_rows_and_of_a_late_key_are_far_apart() {
             let inputs = Inputs::generate(problem, Distribution::Normal, 31).unwrap();
             let columns = inputs.columns();
             let [mut q, mut k, v] = inputs.storages().map(|storage| storage.to_vec());
-            let enlarge = |values: &mut [Bits]| {
-                values.iter_mut().for_each(|value| *value = element.encode(FACTOR * element.decode(*value)));
-            };
-            enlarge(&mut q[32 * columns..48 * columns]);
-            enlarge(&mut k[120 * columns..121 * columns]);
+            multiply(&mut q[32 * columns..48 * columns], element, FACTOR);
+            multiply(&mut k[120 * columns..121 * columns], element, FACTOR);
             let inputs = Inputs::new(problem, q, k, v).unwrap();
             Case::new(inputs, Distribution::LargeLogits).assert_right_in(true, is_made_for(sequence));
         }

@@ -6,14 +6,13 @@ use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 use contract::tile::Grid;
 use contract::view::Layout;
 use ptx_sim::FindingClass;
-use workshop::element::Encoding;
 use workshop::executor::sim::{self, SimExecutor};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::problem;
 use workshop::ptx_module::PtxModule;
 
-use crate::support::{ptx, text_of};
+use crate::support::{multiply, ptx, text_of};
 
 const CLUSTER_BARRIER: &str = "barrier.cluster";
 /// How the wait at a barrier of a cluster begins, behind the arrival.
@@ -107,10 +106,8 @@ fn inputs(entry: &Entry) -> [Inputs; 3] {
 /// Inputs whose scores are far apart from key 16 on: larger than those of the keys from which shifts are guessed.
 fn with_large_later_keys(inputs: &Inputs) -> Inputs {
     const GUESSED_FROM: usize = 16;
-    let element = inputs.element();
     let [q, mut k, v] = inputs.storages().map(|storage| storage.to_vec());
-    let later = GUESSED_FROM * inputs.columns();
-    k[later..].iter_mut().for_each(|value| *value = element.encode(64.0 * element.decode(*value)));
+    multiply(&mut k[GUESSED_FROM * inputs.columns()..], inputs.element(), 64.0);
     Inputs::new(*inputs.problem(), q, k, v).unwrap()
 }
 

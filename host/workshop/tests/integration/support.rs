@@ -13,6 +13,7 @@ use contract::problem::{DEFAULT_HEAD_DIM, Problem};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use workshop::check::{self, UnitScaleBounds};
+use workshop::element::{Bits, Encoding};
 use workshop::executor::sim::{self, SimExecutor};
 use workshop::executor::{DeviceChoice, Executor, open};
 use workshop::forward::Forward;
@@ -24,6 +25,11 @@ use workshop::reference::Reference;
 
 /// Environment variable that makes the kernels be tested on a GPU instead of in the simulator: `gpu`.
 const DEVICE_VARIABLE: &str = "FA512_TEST_DEVICE";
+
+/// Multiplies elements by `factor`.
+pub fn multiply(elements: &mut [Bits], element: Element, factor: f64) {
+    elements.iter_mut().for_each(|bits| *bits = element.encode(factor * element.decode(*bits)));
+}
 
 /// A file of the repository.
 pub fn of_repository(path: &str) -> PathBuf {
