@@ -8,7 +8,7 @@ use ptx_mutate::review::Review;
 use workshop::ptx_folder::{ENVIRONMENT_VARIABLE, PtxFolder};
 
 /// Number of mutants to run.
-const SAMPLE: usize = 24;
+const SAMPLE: usize = 8;
 /// A seed other than that of the recorded run.
 const SEED: u64 = 1;
 

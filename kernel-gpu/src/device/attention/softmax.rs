@@ -41,7 +41,7 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
         unrolled!(at most 4; for m in M_TILES => {
             unrolled!(at most 2; for r in ROWS_PER_LANE => {
                 // SAFETY: the caller has the warp together.
-                let maximum = unsafe { across_quad(row_maximum(f32::NEG_INFINITY, &scores[m], r), math::max) };
+                let maximum = unsafe { row_maximum_of_quad(&scores[m], r) };
 
                 let previous = self.shift[m][r];
                 self.shift[m][r] = math::max(previous, maximum * scale_log2);
@@ -69,6 +69,9 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
     }
 }
 
+/// Number of 8-key tiles of scores that shifts are guessed from.
+pub const GUESSED_FROM: usize = 2;
+
 /// The larger of `maximum` and this lane's scores in part `r` (row g or g + 8) of a strip.
 #[inline(always)]
 pub fn row_maximum<const N_TILES: usize>(mut maximum: f32, strip: &[FragmentC; N_TILES], r: usize) -> f32 {
@@ -78,20 +81,27 @@ pub fn row_maximum<const N_TILES: usize>(mut maximum: f32, strip: &[FragmentC; N
     maximum
 }
 
+/// The largest of a row's scores, in part `r` of a strip: [`row_maximum`] of the four lanes that share it.
+///
+/// # Safety
+/// The whole warp calls this together.
+#[inline(always)]
+pub unsafe fn row_maximum_of_quad<const N_TILES: usize>(strip: &[FragmentC; N_TILES], r: usize) -> f32 {
+    // SAFETY: the caller has the warp together.
+    unsafe { across_quad(row_maximum(f32::NEG_INFINITY, strip, r), math::max) }
+}
+
 /// Shifts that are guessed from a few scores of each row: c times their maximum, with [room](Element::HEADROOM) for larger ones.
 ///
 /// # Safety
 /// The whole warp calls this together.
 #[cfg(feature = "sm_90a")]
 #[inline(always)]
-pub unsafe fn guessed_shifts<E: Element, const N_TILES: usize>(
-    scores: &[FragmentC; N_TILES],
-    scale_log2: f32,
-) -> [f32; ROWS_PER_LANE] {
+pub unsafe fn guessed_shifts<E: Element>(scores: &[FragmentC; GUESSED_FROM], scale_log2: f32) -> [f32; ROWS_PER_LANE] {
     let mut shifts = [0.0; ROWS_PER_LANE];
     unrolled!(at most 2; for r in ROWS_PER_LANE => {
         // SAFETY: the caller has the warp together.
-        let maximum = unsafe { across_quad(row_maximum(f32::NEG_INFINITY, scores, r), math::max) };
+        let maximum = unsafe { row_maximum_of_quad(scores, r) };
         shifts[r] = math::fma(maximum, scale_log2, E::HEADROOM);
     });
     shifts

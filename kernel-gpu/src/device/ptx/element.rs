@@ -21,7 +21,8 @@ pub trait Element: shared_tile::Element + Copy + 'static {
     /// How far a shift is above the maximum of a few scores that it is guessed from, as a power of two: other scores may exceed that
     /// by as much more before a probability overflows.
     const HEADROOM: f32;
-    /// If some of a few scores are this far apart, as a power of two, later ones are likely to overflow under a shift guessed from them.
+    /// If a few scores of many rows are this far apart, as a power of two, later ones are likely to overflow under shifts guessed
+    /// from them.
     #[cfg(feature = "sm_80")]
     const FAR_APART: f32;
     /// If the sum of a row's rounded probabilities is below this, none overflowed, nor did O in f32.
@@ -52,7 +53,7 @@ impl Element for F16 {
     const HEADROOM: f32 = 3.0;
     // A probability overflows if its score is 19 above the maximum of the others.
     #[cfg(feature = "sm_80")]
-    const FAR_APART: f32 = 24.0;
+    const FAR_APART: f32 = 20.0;
     // A probability that overflows becomes infinite.
     const SUM_LIMIT: f32 = f32::INFINITY;
     // Guarantees a probability of at least 2⁻¹⁰; fp16 resolves 2⁻²⁴.
@@ -85,7 +86,7 @@ impl Element for Bf16 {
     const HEADROOM: f32 = 0.0;
     // Likewise, of 60.
     #[cfg(feature = "sm_80")]
-    const FAR_APART: f32 = 75.0;
+    const FAR_APART: f32 = 63.0;
     const SUM_LIMIT: f32 = 1e18;
     // 2⁻³⁰; bf16 resolves 2⁻¹²⁶.
     const SMALLEST_FIRST_SUM: f32 = 1.0 / (1u32 << 30) as f32;

@@ -3,8 +3,8 @@
 //! shared memory in `STAGES` stages of `BLOCK_N` keys.
 //!
 //! [`products`] has the matrix products of a warp, [`pipeline`] the copies of tiles to shared memory and their
-//! synchronisation, [`warp`] the loops of a warp, [`shifts`] its softmax, [`forward()`] the choice between them, [`key_groups`] several warp groups that share keys,
-//! [`parts`] several blocks that do, [`combination`] what both combine their results by.
+//! synchronisation, [`warp`] the loops of a warp, [`shifts`] its softmax, [`forward()`] the choice between them, [`key_groups`]
+//! several warp groups that share keys, [`parts`] several blocks that do, [`combination`] what both combine their results by.
 
 mod combination;
 mod forward;

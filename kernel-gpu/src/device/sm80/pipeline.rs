@@ -103,8 +103,8 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u3
         }
     }
 
-    /// The same pipeline, with its block and its initial copy addresses recomputed: kept from the first time, they would occupy registers in
-    /// the loop over the steps.
+    /// The same pipeline, with its block and its initial copy addresses recomputed: kept from the first time, they would occupy
+    /// registers in the loop over the steps.
     #[inline(always)]
     pub fn again(&self) -> Self {
         let block = self.block.again();

@@ -6,7 +6,7 @@
 //! it. Where the scores are far apart, the shifts follow the row maxima.
 
 use super::kernel::Sm80Kernel;
-use crate::device::attention::softmax::{across_quad, row_maximum};
+use crate::device::attention::softmax::{GUESSED_FROM, across_quad, row_maximum, row_maximum_of_quad};
 use crate::device::attention::{ROWS_PER_LANE, Scores, pack_probabilities};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
@@ -17,9 +17,9 @@ use contract::tile::sm80::EXPONENTIALS;
 /// 8-key tiles of scores that become one fragment of P.
 const N_TILES: usize = 2;
 
-/// Number of lanes of a warp with scores [far apart](Element::FAR_APART) from which on its shifts are not guessed. One such row is not enough:
-/// with scores that are normal, with a standard deviation of 3, a few warps would have one, and hold up the others.
-const FAR_LANES: u32 = 8;
+/// Number of lanes of a warp with scores [far apart](Element::FAR_APART) from which on its shifts are not guessed: half of them. With
+/// fewer, some warps would hold up the others where guesses mostly work.
+const FAR_LANES: u32 = 16;
 /// How large probabilities may grow, as a power of two, before shifts follow the row maxima.
 const LARGEST_EXPONENT: f32 = 8.0;
 
@@ -28,8 +28,8 @@ pub struct Shifts<const M_TILES: usize>(pub [[f32; ROWS_PER_LANE]; M_TILES]);
 
 /// Shifts that are guessed from a few keys.
 pub struct Guess<const M_TILES: usize> {
-    /// c times the maxima of those keys' scores, with [room](Element::HEADROOM) for larger ones. Where that is −∞, p will be +∞ or NaN, and
-    /// the sum not finite.
+    /// c times the maxima of those keys' scores, with [room](Element::HEADROOM) for larger ones. Where that is −∞, p will be +∞
+    /// or NaN, and the sum not finite.
     pub shifts: Shifts<M_TILES>,
     /// Whether the scores are so far apart that later ones are likely to be too large for these shifts; the same in all lanes.
     pub is_far_apart: bool,
@@ -42,8 +42,8 @@ impl<const M_TILES: usize> Guess<M_TILES> {
     /// The whole warp calls this together.
     #[inline(always)]
     pub unsafe fn of<E: Element>(
-        all: &Scores<M_TILES, N_TILES>,
-        attended: &Scores<M_TILES, N_TILES>,
+        all: &Scores<M_TILES, GUESSED_FROM>,
+        attended: &Scores<M_TILES, GUESSED_FROM>,
         scale_log2: f32,
     ) -> Self {
         let mut shifts = [[0.0; ROWS_PER_LANE]; M_TILES];
@@ -64,7 +64,11 @@ impl<const M_TILES: usize> Guess<M_TILES> {
 
 impl<const M_TILES: usize> Shifts<M_TILES> {
     /// Shifts that any finite score raises. Finite, so that masked scores have p = 2^(−∞) = 0 and not NaN.
-    pub const LOWEST: Self = Self([[f32::MIN; ROWS_PER_LANE]; M_TILES]);
+    // Not a constant: the compiler might copy it from memory.
+    #[inline(always)]
+    pub fn lowest() -> Self {
+        Self([[f32::MIN; ROWS_PER_LANE]; M_TILES])
+    }
 
     /// Raises the shifts to c times the row maxima if one of the warp's `scores` would have a p above 2^[`LARGEST_EXPONENT`]. Calls
     /// `rescale(m, r, factor)` for each strip `m` and part `r` with the factor on everything that was added so far.
@@ -117,19 +121,9 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
     }
 }
 
-/// The largest of a row's scores, in part `r` of a strip.
-///
-/// # Safety
-/// The whole warp calls this together.
-#[inline(always)]
-unsafe fn row_maximum_of_quad(strip: &[FragmentC; N_TILES], r: usize) -> f32 {
-    // SAFETY: the caller has the warp together.
-    unsafe { across_quad(row_maximum(f32::NEG_INFINITY, strip, r), math::max) }
-}
-
 /// The smallest of this lane's scores in part `r` of a strip.
 #[inline(always)]
-fn row_minimum([left, right]: &[FragmentC; N_TILES], r: usize) -> f32 {
+fn row_minimum([left, right]: &[FragmentC; GUESSED_FROM], r: usize) -> f32 {
     math::min(math::min(left[2 * r], left[2 * r + 1]), math::min(right[2 * r], right[2 * r + 1]))
 }
 

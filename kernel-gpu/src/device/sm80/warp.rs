@@ -148,28 +148,30 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     /// The whole warp calls this together, after the tile was copied and a barrier.
     #[inline(always)]
     pub unsafe fn load(args: &'a ForwardArgs, tile: Tile<K, BLOCK_M>, position: u32, lane: Lane) -> Self {
-        let group = Group::of::<K>(lane);
-        let warp_row = group.warp * Self::ROWS;
         // SAFETY: the caller's promise.
-        let queries = unsafe { Queries::load(tile, warp_row, lane) };
-        Self {
-            args,
-            queries,
-            first_row: position.wrapping_add(warp_row),
-            first_part: group.number * const { K::TILE.k_steps() as u32 },
-            lane,
-        }
+        Self::of(args, position, lane, |warp_row| unsafe { Queries::load(tile, warp_row, lane) })
     }
 
     /// The same warp, with everything but Q recomputed ([`Lane::again`]).
     #[inline(always)]
     pub fn again(&self, position: u32) -> Self {
         let lane = self.lane.again();
+        Self::of(self.args, position, lane, |warp_row| Queries { lane, warp_row, ..self.queries })
+    }
+
+    /// The warp of `lane`, with the `queries` of the rows from one on.
+    #[inline(always)]
+    fn of(
+        args: &'a ForwardArgs,
+        position: u32,
+        lane: Lane,
+        queries: impl FnOnce(u32) -> Queries<K, BLOCK_M, M_TILES>,
+    ) -> Self {
         let group = Group::of::<K>(lane);
         let warp_row = group.warp * Self::ROWS;
         Self {
-            args: self.args,
-            queries: Queries { lane, warp_row, ..self.queries },
+            args,
+            queries: queries(warp_row),
             first_row: position.wrapping_add(warp_row),
             first_part: group.number * const { K::TILE.k_steps() as u32 },
             lane,
@@ -325,7 +327,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         pipeline: &Pipeline<K, BLOCK_M, BLOCK_N, STAGES>,
         step: &mut Step,
     ) -> (Output<K, M_TILES>, RunningSoftmax<M_TILES>) {
-        let mut shifts = Shifts::LOWEST;
+        let mut shifts = Shifts::lowest();
         let mut accumulators = Accumulators::new();
         let score_mod = pipeline.block.score_mod();
         while step.number < pipeline.steps_end {

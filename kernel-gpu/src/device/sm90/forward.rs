@@ -70,7 +70,7 @@ pub fn forward<
         apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, 0, attended.length, lane);
         if K::GUESSES_SHIFTS {
             let first = [scores[0][0], scores[0][1]];
-            softmax.begin_under(guessed_shifts::<K::Element, 2>(&first, args.scale_log2));
+            softmax.begin_under(guessed_shifts::<K::Element>(&first, args.scale_log2));
         }
         let kind = StepKind { first: true, masked: true };
         let mut probabilities = softmax.take::<N_TILES, K_STEPS>(&mut scores, args.scale_log2, kind, |_, _, _| ());

@@ -15,7 +15,9 @@ use crate::device::attention::mask::Mask;
 use crate::device::attention::place::Place;
 use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::sequence::Sequence;
-use crate::device::attention::softmax::{RunningSoftmax, apply_mask, guessed_shifts, mask_scores, rescale_row};
+use crate::device::attention::softmax::{
+    GUESSED_FROM, RunningSoftmax, apply_mask, guessed_shifts, mask_scores, rescale_row,
+};
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Registers};
@@ -23,9 +25,6 @@ use crate::device::sm90::products::{self, Probabilities};
 use crate::device::sm90::softmax::{StepKind, StripSoftmax};
 use crate::device::{hidden, unrolled};
 use contract::config::MMA_N;
-
-/// Tiles of 8 keys that shifts are guessed from.
-const GUESSED_FROM: usize = 2;
 
 /// The registers of a strip.
 pub struct Strip<K: OrderedKernel> {
@@ -289,7 +288,7 @@ impl<K: OrderedKernel> Strip<K> {
             }
         }
         // SAFETY: the whole warp is here.
-        let shifts = unsafe { guessed_shifts::<K::Element, GUESSED_FROM>(&first[0], self.scale_log2) };
+        let shifts = unsafe { guessed_shifts::<K::Element>(&first[0], self.scale_log2) };
         if K::SUMS_BY_PRODUCT {
             self.shifts.begin_under(shifts);
         } else {
