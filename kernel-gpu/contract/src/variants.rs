@@ -326,7 +326,7 @@ macro_rules! for_every_variant {
             fa512_sm80_d96_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups, parts }, F16, Any, Full;
             fa512_sm80_d96_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups }, F16, Any, Causal;
             fa512_sm80_d96_any_full_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 96 columns, 4 key groups }, F16, Any, Full;
-            fa512_sm80_d96_any_full_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 96 columns, 4 key groups }, F16, Any, Full;
+            fa512_sm80_d96_any_full_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 96 columns, 4 key groups, unroll 1 }, F16, Any, Full;
             fa512_sm80_d96_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Any, Full;
             fa512_sm80_d96_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Any, Causal;
             fa512_sm80_d96_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, F16, Packed, Full;
@@ -350,7 +350,7 @@ macro_rules! for_every_variant {
             fa512_sm80_d128_any_causal_64x96: Sm80 { 64 x 96, 8 warps, 2 stages, 128 columns, 2 key groups }, F16, Any, Causal;
             fa512_sm80_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Any, Window;
             fa512_sm80_d128_any_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Any, Window, Modified;
-            fa512_sm80_d128_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns }, F16, Packed, Full;
+            fa512_sm80_d128_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, unroll 1 }, F16, Packed, Full;
             fa512_sm80_d128_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns }, F16, Packed, Causal;
             fa512_sm80_d128_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Packed, Full;
             fa512_sm80_d128_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Packed, Causal;
@@ -376,7 +376,7 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_d96_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups, parts }, Bf16, Any, Full;
             fa512_sm80_bf16_d96_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_d96_any_full_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 96 columns, 4 key groups }, Bf16, Any, Full;
-            fa512_sm80_bf16_d96_any_full_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 96 columns, 4 key groups }, Bf16, Any, Full;
+            fa512_sm80_bf16_d96_any_full_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 96 columns, 4 key groups, unroll 1 }, Bf16, Any, Full;
             fa512_sm80_bf16_d96_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Any, Full;
             fa512_sm80_bf16_d96_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Any, Causal;
             fa512_sm80_bf16_d96_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Bf16, Packed, Full;
@@ -400,7 +400,7 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_d128_any_causal_64x96: Sm80 { 64 x 96, 8 warps, 2 stages, 128 columns, 2 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Any, Window;
             fa512_sm80_bf16_d128_any_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Any, Window, Modified;
-            fa512_sm80_bf16_d128_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns }, Bf16, Packed, Full;
+            fa512_sm80_bf16_d128_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, unroll 1 }, Bf16, Packed, Full;
             fa512_sm80_bf16_d128_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns }, Bf16, Packed, Causal;
             fa512_sm80_bf16_d128_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Packed, Full;
             fa512_sm80_bf16_d128_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Packed, Causal;

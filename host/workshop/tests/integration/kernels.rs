@@ -199,6 +199,25 @@ fn scores_of_some_rows_and_of_a_late_key_are_far_apart() {
     }
 }
 
+/// Scores of the later keys are larger, but overflow no guess that is made of the first ones: sums grow until shifts are raised. In some
+/// rows they are not, and keep theirs.
+#[test]
+fn scores_of_later_keys_are_larger() {
+    const FACTOR: f64 = 3.0;
+    for (sequence, swap) in [(340, false), (SPECIALISED, true)] {
+        for (mask, element) in masks_and_types(swap) {
+            let problem = problem(1, 1, sequence, mask, Layout::Bhsd).with_element(element);
+            let inputs = Inputs::generate(problem, Distribution::Normal, 37).unwrap();
+            let columns = inputs.columns();
+            let [mut q, mut k, v] = inputs.storages().map(|storage| storage.to_vec());
+            multiply(&mut q[40 * columns..72 * columns], element, 0.25);
+            multiply(&mut k[16 * columns..], element, FACTOR);
+            let inputs = Inputs::new(problem, q, k, v).unwrap();
+            Case::new(inputs, Distribution::LargeLogits).assert_right_in(true, is_made_for(sequence));
+        }
+    }
+}
+
 #[test]
 fn lse_may_be_absent() {
     for (sequence, mask) in [(65, Mask::Full), (65, Mask::Causal), (512, Mask::Full)] {

@@ -4,10 +4,10 @@ use std::mem::discriminant;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use contract::config::{Mask, Sequence};
+use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
-use contract::problem::Shape;
-use contract::tile::Grid;
+use contract::problem::{DEFAULT_HEAD_DIM, Shape};
+use contract::tile::{Grid, Kind};
 use contract::view::Layout;
 use ptx_sim::FindingClass;
 use workshop::executor::sim::{self, SimExecutor};
@@ -75,7 +75,7 @@ fn findings_without(
 }
 
 /// Ordinary scores, such that are far apart, and such that the softmax has to begin again, over the shortest sequence that `entry` accepts and that takes
-/// two steps of the pipeline. With packed ones there are some of a single row besides: so many that every block has a third item,
+/// two steps of the pipeline, or three. With packed ones there are some of a single row besides: so many that every block has a third item,
 /// for which the first one's place in shared memory is used again.
 fn inputs(entry: &Entry) -> [Inputs; 3] {
     const SINGLE_ROWS: u32 = 40;
@@ -89,10 +89,12 @@ fn inputs(entry: &Entry) -> [Inputs; 3] {
     };
     let generate = |sequence: u32| generate_of(Shape::new(1, 1, sequence));
     let two_steps = 2 * entry.config.block_n();
+    // Behind the first step of a guess is a checkpoint, at which all warps meet, too.
+    let steps = if entry.config.kind() == Kind::Sm80 { 3 * entry.config.block_n() } else { two_steps };
     match entry.sequence {
         Sequence::Packed => {
-            let lengths: Vec<u32> = std::iter::once(two_steps).chain([1; SINGLE_ROWS as usize]).collect();
-            generate(two_steps + SINGLE_ROWS).map(|inputs| inputs.packed(&lengths).unwrap())
+            let lengths: Vec<u32> = std::iter::once(steps).chain([1; SINGLE_ROWS as usize]).collect();
+            generate(steps + SINGLE_ROWS).map(|inputs| inputs.packed(&lengths).unwrap())
         }
         // Two steps for each of four blocks.
         Sequence::Any if entry.config.grid() == Grid::SplitKeys && entry.mask == Mask::Full => {
@@ -102,7 +104,7 @@ fn inputs(entry: &Entry) -> [Inputs; 3] {
         Sequence::Any if entry.config.grid() == Grid::SplitKeys => {
             generate_of(Shape::new(1, 1, two_steps).with_kv_sequence(2 * two_steps))
         }
-        Sequence::Any => generate(two_steps),
+        Sequence::Any => generate(steps),
         Sequence::Exact(sequence) => generate(sequence),
     }
 }
@@ -147,7 +149,7 @@ fn of_several_items(entry: &Entry) -> Option<Inputs> {
     }
 }
 
-/// What decides which barriers an entry has. Types, widths and sizes of tiles do not, nor does whether a mask is causal.
+/// What decides which barriers an entry of the usual type and width has. Sizes of tiles do not, nor does whether a mask is causal.
 fn structure(entry: &Entry) -> impl PartialEq {
     let options = serde_json::to_value(entry.config).unwrap();
     let options: Vec<_> =
@@ -157,16 +159,16 @@ fn structure(entry: &Entry) -> impl PartialEq {
     (options, has_groups, has_window, discriminant(&entry.sequence), entry.scores, entry.leaves_parts)
 }
 
-/// One entry of each structure.
+/// One entry of each structure, of the usual type and width.
 fn structures() -> Vec<(&'static Entry, &'static PtxModule)> {
-    let mut structures = Vec::new();
-    let is_new = |(entry, _): &(&Entry, _)| {
-        let structure = structure(entry);
-        let is_new = !structures.contains(&structure);
-        structures.extend(is_new.then_some(structure));
-        is_new
-    };
-    ptx().entries().filter(is_new).collect()
+    let is_usual = |entry: &Entry| (entry.element, entry.config.columns()) == (Element::F16, DEFAULT_HEAD_DIM);
+    let mut chosen: Vec<(&Entry, &PtxModule)> = Vec::new();
+    for (entry, module) in ptx().entries().filter(|(entry, _)| is_usual(entry)) {
+        if chosen.iter().all(|(other, _)| structure(other) != structure(entry)) {
+            chosen.push((entry, module));
+        }
+    }
+    chosen
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub enum Rejection {
     FmaExponentials,
     /// The rescale threshold is more than fp16 can hold.
     RescaleThreshold,
-    /// The unroll factor does not divide the 16-key steps of a K/V block, is too large, or there is one for a softmax without that option.
+    /// The unroll factor does not divide the 16-key steps of a K/V block, or is too large.
     Unroll,
     /// The 16-byte chunks of a tile do not divide evenly among the threads.
     CopyChunks,
@@ -76,7 +76,7 @@ impl fmt::Display for Rejection {
             }
             Rejection::FmaExponentials => "fma_exponentials must be at most 8, and 0 where every step rescales",
             Rejection::RescaleThreshold => "rescale_threshold must be at most 14",
-            Rejection::Unroll => "unroll must divide the 16-key steps of block_n, be at most 8, and 0 where every step rescales",
+            Rejection::Unroll => "unroll must divide the 16-key steps of block_n, and be at most 8",
             Rejection::CopyChunks => "the 16-byte chunks of a Q or K/V tile must divide evenly among the threads",
             Rejection::Registers => "accumulators and fragments need more registers than a thread has at min_blocks",
             Rejection::SharedMemory => "the tiles need more shared memory than a block can have at min_blocks",

@@ -40,7 +40,7 @@ pub struct Sm80 {
     pub queries: Queries,
     /// Of every [`EXPONENTIALS`], how many the FMA pipe computes by a polynomial instead of the special-function unit.
     pub fma_exponentials: u32,
-    /// Number of 16-key steps of a K/V block that are unrolled in the loop under guessed shifts; 0: all.
+    /// Number of 16-key steps of a K/V block that are unrolled in the loop; 0: all.
     pub unroll: u32,
     /// When O and the row sums are rescaled.
     pub rescale: Rescale,
@@ -163,8 +163,9 @@ impl Sm80 {
         if let Err(rejection) = check_columns(self.columns) {
             return Err(rejection);
         }
-        let guesses = matches!(self.rescale, Rescale::OnOverflow);
-        if self.fma_exponentials > EXPONENTIALS || !guesses && self.fma_exponentials > 0 {
+        if self.fma_exponentials > EXPONENTIALS
+            || (matches!(self.rescale, Rescale::EveryStep) && self.fma_exponentials > 0)
+        {
             return Err(Rejection::FmaExponentials);
         }
         if self.key_groups == 0 || self.warps % self.key_groups != 0 {
@@ -178,10 +179,6 @@ impl Sm80 {
         }
         if self.stages < 2 {
             return Err(Rejection::Stages);
-        }
-        // Other loops than the one under guessed shifts take as many keys together as there are registers for.
-        if !guesses && self.unroll > 0 {
-            return Err(Rejection::Unroll);
         }
         if self.unrolled() > LONGEST_UNROLL || self.k_steps() as u32 % self.unrolled() != 0 {
             return Err(Rejection::Unroll);
@@ -270,7 +267,6 @@ mod tests {
             (Sm80 { keys: Keys::InParts, columns: 128, block_m: 128, min_blocks: 1, ..GOOD }, Rejection::Parts),
             (Sm80 { keys: Keys::InParts, ..GOOD }, Rejection::Parts),
             (Sm80 { unroll: 3, ..GOOD }, Rejection::Unroll),
-            (Sm80 { unroll: 1, rescale: Rescale::EveryStep, ..GOOD }, Rejection::Unroll),
             (Sm80 { block_n: 256, ..GOOD }, Rejection::Unroll),
             (Sm80 { fma_exponentials: 9, ..GOOD }, Rejection::FmaExponentials),
             (Sm80 { fma_exponentials: 1, rescale: Rescale::EveryStep, ..GOOD }, Rejection::FmaExponentials),

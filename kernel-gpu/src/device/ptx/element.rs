@@ -21,6 +21,13 @@ pub trait Element: shared_tile::Element + Copy + 'static {
     /// How far a shift is above the maximum of a few scores that it is guessed from, as a power of two: other scores may exceed that
     /// by as much more before a probability overflows.
     const HEADROOM: f32;
+    /// From which row sum on guessed shifts are raised, and the binary logarithm of what it becomes then: few of many equal
+    /// probabilities should have fewer digits for it.
+    #[cfg(feature = "sm_80")]
+    const RAISED_FROM: f32;
+    /// See [`Self::RAISED_FROM`].
+    #[cfg(feature = "sm_80")]
+    const RAISED_TO: f32;
     /// If a few scores of many rows are this far apart, as a power of two, later ones are likely to overflow under shifts guessed
     /// from them.
     #[cfg(feature = "sm_80")]
@@ -53,7 +60,12 @@ impl Element for F16 {
     const HEADROOM: f32 = 3.0;
     // A probability overflows if its score is 19 above the maximum of the others.
     #[cfg(feature = "sm_80")]
-    const FAR_APART: f32 = 20.0;
+    const FAR_APART: f32 = 24.0;
+    // 2¹⁵ equal probabilities are then no smaller than 2⁻¹⁴, the smallest with all digits.
+    #[cfg(feature = "sm_80")]
+    const RAISED_FROM: f32 = 16.0;
+    #[cfg(feature = "sm_80")]
+    const RAISED_TO: f32 = 1.0;
     // A probability that overflows becomes infinite.
     const SUM_LIMIT: f32 = f32::INFINITY;
     // Guarantees a probability of at least 2⁻¹⁰; fp16 resolves 2⁻²⁴.
@@ -86,7 +98,11 @@ impl Element for Bf16 {
     const HEADROOM: f32 = 0.0;
     // Likewise, of 60.
     #[cfg(feature = "sm_80")]
-    const FAR_APART: f32 = 63.0;
+    const FAR_APART: f32 = 76.0;
+    #[cfg(feature = "sm_80")]
+    const RAISED_FROM: f32 = (1u32 << 24) as f32;
+    #[cfg(feature = "sm_80")]
+    const RAISED_TO: f32 = 1.0;
     const SUM_LIMIT: f32 = 1e18;
     // 2⁻³⁰; bf16 resolves 2⁻¹²⁶.
     const SMALLEST_FIRST_SUM: f32 = 1.0 / (1u32 << 30) as f32;

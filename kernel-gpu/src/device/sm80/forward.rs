@@ -74,10 +74,11 @@ pub fn forward<
             if K::RESCALE_THRESHOLD == 0 {
                 break 'attention warp.follow_maxima::<BLOCK_N, K_STEPS, TOGETHER, STAGES>(&pipeline, &mut step);
             }
-            let guess = warp.guess_shifts(pipeline.first_keys(), pipeline.block_key(), pipeline.kv_length);
+            let mut guess = warp.guess_shifts(pipeline.first_keys(), pipeline.block_key(), pipeline.kv_length);
             let mut is_begun = guess.is_far_apart;
             if !guess.is_far_apart {
-                let accumulators = warp.attend_under::<BLOCK_N, K_STEPS, STAGES>(&guess.shifts, &pipeline, &mut step);
+                let accumulators =
+                    warp.attend_under::<BLOCK_N, K_STEPS, STAGES>(&mut guess.shifts, &pipeline, &mut step);
                 if !sync::block_any(!accumulators.sums.are_sound::<K::Element>()) {
                     break 'attention accumulators.under(&guess.shifts);
                 }
@@ -86,6 +87,7 @@ pub fn forward<
             loop {
                 let pipeline = pipeline.again();
                 if !is_begun {
+                    pipeline.abandon();
                     step = pipeline.begin();
                 }
                 let warp = warp.again(pipeline.block.attended().position);

@@ -2,6 +2,8 @@
 
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
+use crate::device::attention::sequence::Sequence;
+use contract::architecture::REGISTERS_PER_THREAD;
 use contract::parts::strip_bytes;
 use contract::tile::{Keys, Queries, Sm80};
 
@@ -21,6 +23,14 @@ pub trait Sm80Kernel: Kernel {
     const UNROLL: usize = Self::TILE.unrolled() as usize;
     /// The same where scores are masked. Few steps are, and with many columns what masks them takes too many registers.
     const UNROLL_MASKED: usize = if Self::TILE.columns < 96 { Self::UNROLL } else { 1 };
+    /// Whether guessed shifts are looked at before the end ([`Pipeline::is_checkpoint`](super::pipeline::Pipeline::is_checkpoint)). Not where
+    /// a length of 512 keys and fewer is known: it would take a causal mask's short blocks 6 % longer.
+    const HAS_CHECKPOINTS: bool = Self::Mask::ALL_KEYS || Self::Sequence::HAS_TAIL;
+    /// Whether a block whose guessed shifts fail starts over at the next checkpoint, not only at its end. Not where O takes half of the
+    /// registers, or groups share the keys.
+    const STOPS_EARLY: bool = Self::RESCALE_THRESHOLD > 0
+        && Self::GROUPS == 1
+        && Self::TILE.m_tiles() as u32 * Self::TILE.columns < REGISTERS_PER_THREAD;
     /// How many of every [`EXPONENTIALS`](contract::tile::sm80::EXPONENTIALS) are computed on the FMA pipe.
     const BY_FMA: u32 = Self::TILE.fma_exponentials;
     /// Whether Q is read from shared memory for every 16 keys instead of being kept in registers.

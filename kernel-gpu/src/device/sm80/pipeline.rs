@@ -10,6 +10,9 @@ use crate::device::attention::{Lane, Tile};
 use crate::device::hidden::{self, not_unrolled};
 use crate::device::ptx::{cp_async, sync};
 
+/// Keys of a warp between two checkpoints, at most: so many that checkpoints cost little.
+const CHECKED_AFTER: u32 = 256;
+
 /// The copies of one block.
 pub struct Pipeline<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32> {
     /// The block whose keys these are.
@@ -84,6 +87,15 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u3
         self.first_key + step * BLOCK_N
     }
 
+    /// Whether the warps that guess their shifts look at their sums before `step`: after the first step, and then rarely.
+    ///
+    /// Before the copies of the step are started: behind them, or at its end, all steps take up to 2 % longer.
+    #[inline(always)]
+    pub fn is_checkpoint(&self, step: &Step) -> bool {
+        let period = const { (CHECKED_AFTER * K::GROUPS / BLOCK_N).next_power_of_two() };
+        K::HAS_CHECKPOINTS && (step.number - self.first_step) % period == 1
+    }
+
     /// The first key of the block.
     #[inline(always)]
     pub fn block_key(&self) -> u32 {
@@ -115,10 +127,16 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u3
         Self { block, kv_length, first_key, first_step, keys, values, lane, ..*self }
     }
 
+    /// Waits for all copies of the calling thread, after which [`Self::begin`] may start over at any step.
+    #[inline(always)]
+    pub fn abandon(&self) {
+        cp_async::wait_until_fewer_than::<1>();
+    }
+
     /// Starts the first steps and waits for the first one. The caller then loops `while step.number < pipeline.steps_end`.
     ///
     /// # Safety
-    /// All threads of the block call this together, at the beginning or after [`Pipeline::finish`] of the last step.
+    /// All threads of the block call this together, at the beginning or, after a barrier, [abandoned](Self::abandon).
     #[inline(always)]
     pub unsafe fn begin(&self) -> Step {
         let mut copies = Copying {

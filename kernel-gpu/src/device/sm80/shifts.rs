@@ -70,6 +70,36 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
         Self([[f32::MIN; ROWS_PER_LANE]; M_TILES])
     }
 
+    /// Raises the shifts if the `sums` of p so far show that a row has scores much larger than those that its shift was guessed from: a row
+    /// max is at most c times a score plus the logarithm of its sum. Calls `rescale` like [`Self::follow`].
+    ///
+    /// # Safety
+    /// The whole warp calls this together.
+    #[inline(always)]
+    pub unsafe fn raise<E: Element>(
+        &mut self,
+        sums: &[[f32; ROWS_PER_LANE]; M_TILES],
+        mut rescale: impl FnMut(usize, usize, f32),
+    ) {
+        let mut largest = 0.0;
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 2; for r in ROWS_PER_LANE => { largest = math::max(largest, sums[m][r]) });
+        });
+        let is_large = largest > E::RAISED_FROM;
+        // SAFETY: the caller has the warp together.
+        if unsafe { vote::all(!is_large) } {
+            return;
+        }
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                // Of an infinite sum everything becomes NaN, so that it remains unsound.
+                let raise = math::max(math::log2(sums[m][r]) - E::RAISED_TO, 0.0);
+                self.0[m][r] += raise;
+                rescale(m, r, math::exp2(-raise));
+            });
+        });
+    }
+
     /// Raises the shifts to c times the row maxima if one of the warp's `scores` would have a p above 2^[`LARGEST_EXPONENT`]. Calls
     /// `rescale(m, r, factor)` for each strip `m` and part `r` with the factor on everything that was added so far.
     ///

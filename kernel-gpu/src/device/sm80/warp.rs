@@ -14,6 +14,7 @@ use crate::device::attention::softmax::{RunningSoftmax, apply_mask, mask_scores,
 use crate::device::attention::{Lane, Output, Scores, Tile};
 use crate::device::hidden::not_unrolled;
 use crate::device::ptx::mma::FragmentA;
+use crate::device::ptx::sync;
 use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::{MMA_K, MMA_M};
@@ -58,6 +59,13 @@ impl<K: Sm80Kernel, const M_TILES: usize> Accumulators<K, M_TILES> {
             self.sums.accumulate::<K::Element>(probabilities);
             products::accumulate_output::<K, BLOCK_N, M_TILES>(&mut self.output, probabilities, values, lane);
         }
+    }
+
+    /// Multiplies part `r` (row g or g + 8) of strip `m` by `factor`.
+    #[inline(always)]
+    fn rescale(&mut self, m: usize, r: usize, factor: f32) {
+        self.sums.rescale(m, r, factor);
+        rescale_row::<K>(&mut self.output[m], r, factor);
     }
 
     /// O and the softmax state, if `shifts` are the shifts of everything that was added.
@@ -229,14 +237,15 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         }
     }
 
-    /// O and row sums of all steps under `shifts`.
+    /// O and row sums of all steps under `shifts`, which are raised at checkpoints if the sums have grown. Ends at a checkpoint if the sums of
+    /// some warp of the block are unsound.
     ///
     /// # Safety
     /// All threads of the block call this together; `step` is the pipeline's first.
     #[inline(always)]
     pub unsafe fn attend_under<const BLOCK_N: u32, const K_STEPS: usize, const STAGES: u32>(
         &self,
-        shifts: &Shifts<M_TILES>,
+        shifts: &mut Shifts<M_TILES>,
         pipeline: &Pipeline<K, BLOCK_M, BLOCK_N, STAGES>,
         step: &mut Step,
     ) -> Accumulators<K, M_TILES> {
@@ -246,6 +255,13 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         while step.number < pipeline.steps_end {
             // SAFETY: all threads are here; the step's tiles are complete until it is finished.
             unsafe {
+                if pipeline.is_checkpoint(step) {
+                    if K::STOPS_EARLY && sync::block_any(!accumulators.sums.are_sound::<K::Element>()) {
+                        break;
+                    }
+                    let sums = accumulators.sums.rows();
+                    shifts.raise::<K::Element>(&sums, |m, r, factor| accumulators.rescale(m, r, factor));
+                }
                 let tiles = pipeline.tiles(step);
                 let first_key = self.first_key(pipeline, step);
                 match self.attention(first_key, K_STEPS as u32 * MMA_K, length) {
@@ -317,7 +333,8 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         scores
     }
 
-    /// O and softmax under shifts that follow the row maxima: online softmax, `TOGETHER` times 16 keys at a time.
+    /// O and softmax under shifts that follow the row maxima: online softmax, `TOGETHER` times 16 keys at a time. Ends at a checkpoint if
+    /// other warps have guessed, and their sums are unsound.
     ///
     /// # Safety
     /// All threads of the block call this together; `step` is the pipeline's first.
@@ -333,6 +350,9 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         while step.number < pipeline.steps_end {
             // SAFETY: all threads are here; the step's tiles are complete until it is finished.
             unsafe {
+                if K::STOPS_EARLY && pipeline.is_checkpoint(step) && sync::block_any(false) {
+                    break;
+                }
                 let tiles = pipeline.tiles(step);
                 let mut first = 0;
                 while first < not_unrolled(K_STEPS as u32) {
@@ -378,10 +398,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
                 score_mod.apply::<K::Element, M_TILES, 2>(args, &mut scores[k], fetched, place, lane);
                 apply_mask::<K, M_TILES, 2>(args, &mut scores[k], rows, 0, place.first_key, place.kv_length, lane);
             });
-            shifts.follow(&scores, args.scale_log2, |m, r, factor| {
-                accumulators.sums.rescale(m, r, factor);
-                rescale_row::<K>(&mut accumulators.output[m], r, factor);
-            });
+            shifts.follow(&scores, args.scale_log2, |m, r, factor| accumulators.rescale(m, r, factor));
             unrolled!(at most 4; for k in TOGETHER => {
                 let probabilities = shifts.probabilities::<K>(&scores[k], args.scale_log2);
                 accumulators.add(&probabilities, (values, part + k as u32), lane);

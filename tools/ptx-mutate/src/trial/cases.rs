@@ -129,6 +129,9 @@ pub fn of(entry: &Entry) -> Result<Vec<Case>> {
             cases.push(Case { schedule, ..case });
         }
     }
+    if entry.config.kind() == Kind::Sm80 {
+        cases.push(Case::new(contiguous(risen, entry)?, Values::EarlyUnevenRise));
+    }
     if entry.config.kind() == Kind::Sm80 && is_of_any_length {
         // More steps than stages, so that those come again: in the only pass, and where the block begins again.
         let steps = (entry.config.stages() + 1) * entry.config.block_n();

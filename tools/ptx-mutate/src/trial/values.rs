@@ -26,6 +26,9 @@ pub enum Values {
     /// first ones, just too many for the softmax that keeps it. What the first keys add to O then matters as long as it is
     /// rescaled by 2⁻⁹, no more and no less.
     LateRise,
+    /// Scores that are larger by 9 in base 2 from the 17th key on, in eight rows of sixteen: shifts that come of the first 16 keys do, but
+    /// sums under them show that larger ones would do better.
+    EarlyUnevenRise,
     /// The same low score for all keys, −384, to which every product of two elements adds as much: one that meets an element
     /// so many columns off adds the opposite. A maximum of scores of which a sixteenth is wrong is so large that no p is left.
     OpposedColumns(usize),
@@ -79,6 +82,10 @@ impl Values {
             Self::LateRise => {
                 let keys = |at: Place, _| if (64..128).contains(&at.row) { 0.785_156_25 } else { 0.0 };
                 with_values(problem, constant(1.0), keys, constant(64.0))
+            }
+            Self::EarlyUnevenRise => {
+                let queries = |at: Place, _| if is_large(at) { 1.0 } else { 0.0 };
+                with_scores(problem, queries, |at, _| if at.row >= 16 { 0.785_156_25 } else { 0.0 })
             }
             Self::OpposedColumns(width) => {
                 let alternating =
