@@ -351,7 +351,7 @@ mod tests {
         let review = Review::load().unwrap();
         let file = "kernel-gpu/src/device/sm80/forward.rs";
         let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
-        let line = text.lines().position(|line| line.contains("let guess = warp.guess_shifts")).unwrap() + 1;
+        let line = text.lines().position(|line| line.contains("guess = warp.guess_shifts")).unwrap() + 1;
         let survivor = |executed, reason: Option<&str>| {
             serde_json::json!({
                 "entry": "fa512_sm80_any_full_128x64", "rule": "max to min", "line": 17, "before": "max.f32 %r1, %r2, %r3;",
