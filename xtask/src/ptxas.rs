@@ -85,18 +85,6 @@ impl Ptxas {
     /// Assembles the `ptx` of a family for one architecture as soon as a core is free; with several `threads`, its entries in
     /// parallel.
     pub fn assemble(&self, family: Family, ptx: &Path, architecture: u32, threads: usize) -> Assembly {
-        self.assemble_entries(family, ptx, architecture, threads, &[])
-    }
-
-    /// [`Self::assemble`] of some `entries` alone; of all, if none is named.
-    pub fn assemble_entries(
-        &self,
-        family: Family,
-        ptx: &Path,
-        architecture: u32,
-        threads: usize,
-        entries: &[&str],
-    ) -> Assembly {
         let outcome = (|| {
             let _core = cores::acquire().map_err(|error| error.to_string())?;
             let mut ptxas = Command::new(&self.path);
@@ -104,7 +92,6 @@ impl Ptxas {
                 .arg(format!("--gpu-name={}", gpu_name(family, architecture)))
                 .args(["--verbose", "--output-file=/dev/null"])
                 .args((threads > 1 && self.splits()).then(|| format!("--split-compile={threads}")))
-                .args(entries.iter().map(|entry| format!("--entry={entry}")))
                 .arg(ptx);
             let output = ptxas.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
             let said =

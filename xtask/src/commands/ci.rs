@@ -118,19 +118,13 @@ fn check_resources(manifest: &Manifest) -> Result<()> {
     Ok(())
 }
 
-/// One entry in so many is compared between architectures with the same instructions.
-const SAMPLED: usize = 8;
-
-/// ptxas must report for an architecture what the manifest took over from one with the same instructions, of a sample of the entries.
+/// ptxas must report for an architecture what the manifest took over from one with the same instructions.
 fn check_same_instructions(ptxas: &Ptxas, folder: &PtxFolder) -> Result<()> {
     for (family, module) in families(&folder.manifest) {
         for architecture in checked_architectures(family).filter(|one| instructions_of(*one) != *one) {
-            let entries: Vec<_> = module.entries.iter().step_by(SAMPLED).collect();
-            let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
-            let ptx = folder.path.join(&module.file);
-            let assembly = ptxas.assemble_entries(family, &ptx, architecture, cores::count(), &names);
+            let assembly = ptxas.assemble(family, &folder.path.join(&module.file), architecture, cores::count());
             let reported = assembly.outcome.map_err(|messages| anyhow!("sm_{architecture}: {messages}"))?;
-            for entry in entries {
+            for entry in &module.entries {
                 let taken_over = entry.resources.iter().find(|resources| resources.architecture == architecture);
                 ensure!(
                     taken_over == reported.get(&entry.name),

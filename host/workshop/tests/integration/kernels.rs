@@ -180,42 +180,38 @@ fn first_keys_may_have_no_weight() {
     }
 }
 
-/// Of a block's rows some have scores that are far apart from the first key on, and others overflow a guess that is made of the first
-/// keys, but not all: warps of one block go different ways, and start over together.
-#[test]
-fn scores_of_some_rows_and_of_a_late_key_are_far_apart() {
-    const FACTOR: f64 = 64.0;
-    for (sequence, swap) in [(200, false), (SPECIALISED, true)] {
+/// Normal inputs of two lengths, every mask and type, after `change(element, columns, Q, K)`.
+fn assert_right_after(lengths: [(u32, bool); 2], seed: u64, change: impl Fn(Element, usize, &mut [Bits], &mut [Bits])) {
+    for (sequence, swap) in lengths {
         for (mask, element) in masks_and_types(swap) {
             let problem = problem(1, 1, sequence, mask, Layout::Bhsd).with_element(element);
-            let inputs = Inputs::generate(problem, Distribution::Normal, 31).unwrap();
-            let columns = inputs.columns();
-            let [mut q, mut k, v] = inputs.storages().map(|storage| storage.to_vec());
-            multiply(&mut q[32 * columns..48 * columns], element, FACTOR);
-            multiply(&mut k[120 * columns..121 * columns], element, FACTOR);
+            let normal = Inputs::generate(problem, Distribution::Normal, seed).unwrap();
+            let [mut q, mut k, v] = normal.storages().map(|storage| storage.to_vec());
+            change(element, normal.columns(), &mut q, &mut k);
             let inputs = Inputs::new(problem, q, k, v).unwrap();
             Case::new(inputs, Distribution::LargeLogits).assert_right_in(true, is_made_for(sequence));
         }
     }
 }
 
+/// Of a block's rows some have scores that are far apart from the first key on, and others overflow a guess that is made of the first
+/// keys, but not all: warps of one block go different ways, and start over together.
+#[test]
+fn scores_of_some_rows_and_of_a_late_key_are_far_apart() {
+    assert_right_after([(200, false), (SPECIALISED, true)], 31, |element, columns, q, k| {
+        multiply(&mut q[32 * columns..48 * columns], element, 64.0);
+        multiply(&mut k[120 * columns..121 * columns], element, 64.0);
+    });
+}
+
 /// Scores of the later keys are larger, but overflow no guess that is made of the first ones: sums grow until shifts are raised. In some
 /// rows they are not, and keep theirs.
 #[test]
 fn scores_of_later_keys_are_larger() {
-    const FACTOR: f64 = 3.0;
-    for (sequence, swap) in [(340, false), (SPECIALISED, true)] {
-        for (mask, element) in masks_and_types(swap) {
-            let problem = problem(1, 1, sequence, mask, Layout::Bhsd).with_element(element);
-            let inputs = Inputs::generate(problem, Distribution::Normal, 37).unwrap();
-            let columns = inputs.columns();
-            let [mut q, mut k, v] = inputs.storages().map(|storage| storage.to_vec());
-            multiply(&mut q[40 * columns..72 * columns], element, 0.25);
-            multiply(&mut k[16 * columns..], element, FACTOR);
-            let inputs = Inputs::new(problem, q, k, v).unwrap();
-            Case::new(inputs, Distribution::LargeLogits).assert_right_in(true, is_made_for(sequence));
-        }
-    }
+    assert_right_after([(340, false), (SPECIALISED, true)], 37, |element, columns, q, k| {
+        multiply(&mut q[40 * columns..72 * columns], element, 0.25);
+        multiply(&mut k[16 * columns..], element, 3.0);
+    });
 }
 
 #[test]

@@ -74,9 +74,9 @@ fn findings_without(
     forward.execute().unwrap().execution.findings.iter().map(|finding| finding.class).collect()
 }
 
-/// Ordinary scores, such that are far apart, and such that the softmax has to begin again, over the shortest sequence that `entry` accepts and that takes
-/// two steps of the pipeline, or three. With packed ones there are some of a single row besides: so many that every block has a third item,
-/// for which the first one's place in shared memory is used again.
+/// Ordinary scores, such that are far apart, and such that the softmax has to begin again, over the shortest sequence that `entry`
+/// accepts and that takes two steps of the pipeline, or three. With packed ones there are some of a single row besides: so many that
+/// every block has a third item, for which the first one's place in shared memory is used again.
 fn inputs(entry: &Entry) -> [Inputs; 3] {
     const SINGLE_ROWS: u32 = 40;
     let generate_of = |shape: Shape| {
@@ -149,14 +149,13 @@ fn of_several_items(entry: &Entry) -> Option<Inputs> {
     }
 }
 
-/// What decides which barriers an entry of the usual type and width has. Sizes of tiles do not, nor does whether a mask is causal.
+/// What decides which barriers an entry of the usual type and width has. Sizes of tiles do not.
 fn structure(entry: &Entry) -> impl PartialEq {
     let options = serde_json::to_value(entry.config).unwrap();
     let options: Vec<_> =
         options.as_object().unwrap().clone().into_iter().filter(|(_, value)| !value.is_number()).collect();
-    let config = &entry.config;
-    let (has_groups, has_window) = (config.key_groups() > 1, entry.mask == Mask::Window);
-    (options, has_groups, has_window, discriminant(&entry.sequence), entry.scores, entry.leaves_parts)
+    let has_groups = entry.config.key_groups() > 1;
+    (options, has_groups, entry.mask, discriminant(&entry.sequence), entry.scores, entry.leaves_parts)
 }
 
 /// One entry of each structure, of the usual type and width.
