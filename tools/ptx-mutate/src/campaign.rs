@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use contract::config::{Element, HEAD_DIM};
 use contract::manifest::Entry;
 use contract::tile::{Configuration, Overlap};
 use workshop::ptx_folder::PtxFolder;
+use workshop::ptx_module::PtxModule;
 
+use crate::attempts::{self, Attempt};
 use crate::mutant::{EntryText, Mutant, sample, sample_by_rule};
 use crate::trial::{Trial, Verdict};
 
@@ -57,9 +58,7 @@ impl Campaign {
             Selection::Line(name, _) => entry.name == *name,
         };
         let (mut texts, mut mutants, mut total) = (Vec::new(), Vec::new(), 0);
-        for (entry, module) in folder.entries().filter(|(entry, _)| is_drawn(entry)) {
-            let text = EntryText::new(&module.text, &entry.name)
-                .with_context(|| format!("{} has no entry {}", module.file, entry.name))?;
+        for (entry, module, text) in texts_of(folder, is_drawn)? {
             let of_entry = text.mutants();
             total += of_entry.len();
             let selected = match &selection {
@@ -108,43 +107,71 @@ impl Campaign {
         self.mutants.len()
     }
 
-    /// Runs the selected mutants on all cores; `progress` is called after each. The result is in order, and depends on
-    /// nothing but the PTX, the selection and the seed.
+    /// Runs the selected mutants on all cores; `progress` is called with how many of how many checks are done. The result is in
+    /// order, and depends on nothing but the PTX, the selection and the seed.
     ///
     /// # Errors
     /// When the simulator fails at a mutant, which is named, or the kernel itself at a check that the mutant comes to.
-    pub fn run(&self, progress: impl Fn() + Sync) -> Result<Vec<(Mutant, Verdict)>> {
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let indices = std::iter::repeat_with(|| next.fetch_add(1, Relaxed));
-            let mutants = indices.map_while(|index| Some((index, self.mutants.get(index)?)));
-            let outcomes = mutants.map(|(index, (subject, mutant))| {
-                let verdict = self.subjects[subject].try_mutant(mutant);
-                progress();
-                (index, verdict)
-            });
-            outcomes.collect::<Vec<_>>()
-        };
-        let workers = thread::available_parallelism().map_or(1, usize::from);
-        let mut verdicts: Vec<(usize, Result<Verdict>)> = thread::scope(|scope| {
-            let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().flat_map(|worker| worker.join().expect("a worker catches panics")).collect()
-        });
-        verdicts.sort_unstable_by_key(|(index, _)| *index);
-        let mutants = self.mutants.iter().map(|(_, mutant)| mutant.clone());
-        mutants.zip(verdicts).map(|(mutant, (_, verdict))| Ok((mutant, verdict?))).collect()
+    pub fn run(&self, progress: impl Fn(usize, usize) + Sync) -> Result<Vec<(Mutant, Verdict)>> {
+        let attempts: Vec<_> = self.attempts(&self.mutants, EntryText::text).collect();
+        let (done, checks) = (AtomicUsize::new(0), attempts::checks(&attempts));
+        let verdicts = attempts::verdicts(attempts, || progress(done.fetch_add(1, Relaxed) + 1, checks));
+        let mut outcomes = self.named(&self.mutants, verdicts).collect::<Result<Vec<_>>>()?;
+        let (places, survivors): (Vec<usize>, Vec<_>) = outcomes
+            .iter()
+            .zip(&self.mutants)
+            .enumerate()
+            .filter(|(_, ((_, verdict), _))| *verdict == Verdict::Survived)
+            .map(|(place, (_, mutant))| (place, mutant.clone()))
+            .unzip();
+        let trapped = attempts::verdicts(self.attempts(&survivors, EntryText::trap).collect(), || ());
+        for (place, outcome) in places.into_iter().zip(self.named(&survivors, trapped)) {
+            if outcome?.1 == Verdict::Survived {
+                outcomes[place].1 = Verdict::NotExecuted;
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn attempts<'a>(
+        &'a self,
+        mutants: &'a [(usize, Mutant)],
+        text: impl Fn(&EntryText, &Mutant) -> String + 'a,
+    ) -> impl Iterator<Item = Attempt<'a>> + 'a {
+        mutants.iter().map(move |(subject, mutant)| {
+            let subject = &self.subjects[subject];
+            Attempt::new(&subject.trial, &text(&subject.text, mutant))
+        })
+    }
+
+    /// The verdicts with their mutants, which errors name.
+    fn named<'a>(
+        &self,
+        mutants: &'a [(usize, Mutant)],
+        verdicts: Vec<Result<Verdict>>,
+    ) -> impl Iterator<Item = Result<(Mutant, Verdict)>> + use<'a> {
+        mutants.iter().zip(verdicts).map(|((_, mutant), verdict)| {
+            let place = || format!("{} at line {}: {}", mutant.entry, mutant.line, mutant.after);
+            Ok((mutant.clone(), verdict.with_context(place)?))
+        })
     }
 }
 
-impl Subject {
-    fn try_mutant(&self, mutant: &Mutant) -> Result<Verdict> {
-        let run = |text: &str| {
-            let verdict = self.trial.run(text);
-            verdict.with_context(|| format!("{} at line {}: {}", mutant.entry, mutant.line, mutant.after))
-        };
-        match run(&self.text.text(mutant))? {
-            Verdict::Survived if run(&self.text.trap(mutant))? == Verdict::Survived => Ok(Verdict::NotExecuted),
-            verdict => Ok(verdict),
+/// The entries of `folder` that are drawn from, with their modules and texts.
+///
+/// # Errors
+/// When a module lacks an entry.
+fn texts_of(folder: &PtxFolder, is_drawn: impl Fn(&Entry) -> bool) -> Result<Vec<(&Entry, &PtxModule, EntryText)>> {
+    let drawn: Vec<(&Entry, &PtxModule)> = folder.entries().filter(|(entry, _)| is_drawn(entry)).collect();
+    let mut texts = Vec::new();
+    for of_module in drawn.chunk_by(|(_, one), (_, other)| one.file == other.file) {
+        let names: Vec<&str> = of_module.iter().map(|(entry, _)| entry.name.as_str()).collect();
+        let mut found = EntryText::of(&of_module[0].1.text, &names);
+        for (entry, module) in of_module {
+            let place = found.iter().position(|text| text.entry == entry.name);
+            let place = place.with_context(|| format!("{} has no entry {}", module.file, entry.name))?;
+            texts.push((*entry, *module, found.swap_remove(place)));
         }
     }
+    Ok(texts)
 }

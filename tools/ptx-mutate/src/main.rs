@@ -74,9 +74,12 @@ impl Arguments {
             (None, None) => Selection::PerRule(self.per_rule.get()),
         };
         let campaign = Campaign::prepare(&folder, selection, self.seed)?;
-        let style = ProgressStyle::with_template("{bar:40} {pos} of {len} mutants ({eta} left)")?;
-        let bar = ProgressBar::new(campaign.selected() as u64).with_style(style);
-        let outcomes = campaign.run(|| bar.inc(1))?;
+        let style = ProgressStyle::with_template("{bar:40} {percent} % of the checks ({eta} left)")?;
+        let bar = ProgressBar::new(0).with_style(style);
+        let outcomes = campaign.run(|done, checks| {
+            bar.set_length(checks as u64);
+            bar.set_position(done as u64);
+        })?;
         bar.finish_and_clear();
         let origin =
             Origin { command: self.command(), manifest: folder.manifest().clone(), possible: campaign.total() };

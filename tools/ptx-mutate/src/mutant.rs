@@ -38,32 +38,49 @@ fn serialize_name<S: Serializer>(rule: &Rule, serializer: S) -> Result<S::Ok, S:
 pub struct EntryText {
     /// Name of the entry.
     pub entry: String,
-    /// The lines of the text, with other entries blanked so that line numbers stay.
-    lines: Vec<String>,
-    /// Line range of the entry's body.
-    body: Range<usize>,
-    /// Source lines of the body only, since the texts of many entries are in memory at once.
+    /// The text before the entry's body, with other entries blanked so that line numbers stay.
+    before: String,
+    /// Lines of the entry's body.
+    body: Vec<String>,
+    /// Index of the first of them in the text.
+    start: usize,
+    /// The text behind the body, blanked in the same way.
+    after: String,
+    /// Source lines of each line of the body.
     sources: Vec<Vec<Source>>,
 }
 
 impl EntryText {
-    /// The entry `entry` in `ptx`; `None` if there is none.
-    pub fn new(ptx: &str, entry: &str) -> Option<Self> {
+    /// Those of `names` that are entries of `ptx`, in its order. The text is read once for all of them: it has some hundred thousand
+    /// lines.
+    pub fn of(ptx: &str, names: &[&str]) -> Vec<Self> {
         let lines: Vec<&str> = ptx.lines().collect();
         let bodies: Vec<(&str, Range<usize>)> = entries(&lines).collect();
-        let (_, body) = bodies.iter().find(|(name, _)| *name == entry)?.clone();
-        let others: Vec<_> = bodies.iter().filter(|(name, _)| *name != entry).map(|(_, lines)| lines.clone()).collect();
-        let keep = |index: usize| !others.iter().any(|lines| lines.contains(&index));
-        let lines =
-            lines.iter().enumerate().map(|(index, line)| if keep(index) { (*line).to_owned() } else { String::new() });
-        let sources = sources(ptx, body.clone());
-        Some(Self { entry: entry.to_owned(), lines: lines.collect(), body, sources })
+        let mut in_entry = vec![false; lines.len()];
+        bodies.iter().for_each(|(_, body)| in_entry[body.clone()].fill(true));
+        let blanked = |range: Range<usize>| -> String {
+            let kept = |index: usize| if in_entry[index] { "" } else { lines[index] };
+            range.flat_map(|index| [kept(index), "\n"]).collect()
+        };
+        let wanted: Vec<(&str, Range<usize>)> =
+            bodies.iter().filter(|(name, _)| names.contains(name)).cloned().collect();
+        let ranges: Vec<Range<usize>> = wanted.iter().map(|(_, body)| body.clone()).collect();
+        let text_of = |((name, body), sources): ((&str, Range<usize>), Vec<Vec<Source>>)| Self {
+            entry: name.to_owned(),
+            before: blanked(0..body.start),
+            body: lines[body.clone()].iter().map(|line| (*line).to_owned()).collect(),
+            start: body.start,
+            after: blanked(body.end..lines.len()),
+            sources,
+        };
+        wanted.into_iter().zip(sources(&lines, &ranges)).map(text_of).collect()
     }
 
     /// Every mutant that the rules make, in the order of [`RULES`], then of lines.
     pub fn mutants(&self) -> Vec<Mutant> {
+        let lines = self.body.iter().enumerate();
         let instructions: Vec<(usize, Instruction)> =
-            self.body.clone().filter_map(|index| Some((index, Instruction::parse(&self.lines[index])?))).collect();
+            lines.filter_map(|(index, line)| Some((index, Instruction::parse(line)?))).collect();
         let sites = RULES.iter().flat_map(|rule| instructions.iter().map(move |site| (rule, site)));
         sites.filter_map(|(rule, (index, instruction))| self.mutant(rule, *index, instruction)).collect()
     }
@@ -72,36 +89,37 @@ impl EntryText {
         Some(Mutant {
             entry: self.entry.clone(),
             rule,
-            line: index + 1,
+            line: self.start + index + 1,
             before: instruction.to_string(),
             after: rule.apply(instruction)?,
-            sources: self.sources[index - self.body.start].clone(),
+            sources: self.sources[index].clone(),
         })
     }
 
     /// The unchanged PTX.
     pub fn original(&self) -> String {
-        self.lines.join("\n") + "\n"
+        self.with(None)
     }
 
     /// The PTX of a mutant.
     pub fn text(&self, mutant: &Mutant) -> String {
-        self.with(mutant.line, &mutant.after)
+        self.with(Some((mutant.line, &mutant.after)))
     }
 
     /// The PTX with a trap instead of the mutated instruction: it fails if the instruction is executed.
     pub fn trap(&self, mutant: &Mutant) -> String {
-        self.with(mutant.line, "trap;")
+        self.with(Some((mutant.line, "trap;")))
     }
 
-    /// The PTX with one line replaced.
-    fn with(&self, number: usize, replacement: &str) -> String {
-        let mut text = String::with_capacity(self.lines.iter().map(|line| line.len() + 1).sum());
-        for (index, line) in self.lines.iter().enumerate() {
-            text.push_str(if index + 1 == number { replacement } else { line });
+    /// The PTX, with the line of a number replaced.
+    fn with(&self, replacement: Option<(usize, &str)>) -> String {
+        let mut text = self.before.clone();
+        for (index, line) in self.body.iter().enumerate() {
+            let replaced = replacement.filter(|(number, _)| *number == self.start + index + 1);
+            text.push_str(replaced.map_or(line, |(_, replacement)| replacement));
             text.push('\n');
         }
-        text
+        text + &self.after
     }
 }
 
@@ -178,9 +196,13 @@ mod tests {
 }
 ";
 
+    fn only(ptx: &str, name: &str) -> EntryText {
+        EntryText::of(ptx, &[name]).pop().expect("the entry is there")
+    }
+
     #[test]
     fn a_mutant_differs_in_one_line_of_its_entry() {
-        let text = EntryText::new(PTX, "second").unwrap();
+        let text = only(PTX, "second");
         let mutants = text.mutants();
         let names: Vec<_> = mutants.iter().map(|mutant| (mutant.rule.name, mutant.line)).collect();
         assert_eq!(
@@ -198,7 +220,7 @@ mod tests {
 
     #[test]
     fn samples_depend_on_the_seed_only() {
-        let mutants = || EntryText::new(PTX, "second").unwrap().mutants();
+        let mutants = || only(PTX, "second").mutants();
         let lines = |mutants: Vec<Mutant>| mutants.iter().map(|mutant| mutant.after.clone()).collect::<Vec<_>>();
         assert_eq!(lines(sample(mutants(), 2, 7, |mutant| mutant)), lines(sample(mutants(), 2, 7, |mutant| mutant)));
         assert_eq!(sample(mutants(), 2, 7, |mutant| mutant).len(), 2);
@@ -214,7 +236,7 @@ mod tests {
             format!(".version 8.0\n.visible .entry one(.param .u64 p)\n{{\n{extra}{adds}\tbar.sync 0;\n}}\n")
         };
         let drawn = |ptx: &str| {
-            let mutants = EntryText::new(ptx, "one").unwrap().mutants();
+            let mutants = only(ptx, "one").mutants();
             let drawn = sample(mutants, 20, 1, |mutant| mutant);
             drawn.iter().map(|mutant| (mutant.rule.name, without_register_numbers(&mutant.before))).collect::<Vec<_>>()
         };
@@ -229,6 +251,7 @@ mod tests {
 
     #[test]
     fn an_entry_that_is_not_there_has_no_mutants() {
-        assert!(EntryText::new(PTX, "third").is_none());
+        let found = EntryText::of(PTX, &["third", "second"]);
+        assert_eq!(found.iter().map(|text| text.entry.as_str()).collect::<Vec<_>>(), ["second"]);
     }
 }

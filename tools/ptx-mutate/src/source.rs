@@ -17,22 +17,25 @@ pub struct Source {
 /// A position as `.loc` gives it: file number, line, column.
 type Position = [usize; 3];
 
-/// For each of `lines` of `ptx`, from 0, the Rust line of its instruction, then the lines at which that was inlined.
-pub fn sources(ptx: &str, lines: Range<usize>) -> Vec<Vec<Source>> {
-    let files: HashMap<usize, String> = ptx.lines().filter_map(file).collect();
-    let mut callers: HashMap<Position, Option<Position>> = HashMap::new();
-    let mut current = None;
-    let positions = ptx.lines().enumerate().take(lines.end).filter_map(|(index, line)| {
-        if let Some((position, caller)) = location(line) {
-            callers.insert(position, caller);
-            current = Some(position);
-        }
-        lines.contains(&index).then(|| chain(current, &callers))
-    });
-    let positions: Vec<_> = positions.collect();
+/// For each line of each of `ranges`, in ascending order, of a text of these `lines`: the Rust line of its instruction, then the
+/// lines at which that was inlined.
+pub fn sources(lines: &[&str], ranges: &[Range<usize>]) -> Vec<Vec<Vec<Source>>> {
+    let files: HashMap<usize, String> = lines.iter().filter_map(|line| file(line)).collect();
     let name = |number: usize| files.get(&number).cloned().unwrap_or_else(|| format!("file {number}"));
     let source = |[file, line, _]: Position| Source { file: name(file), line };
-    positions.into_iter().map(|chain| chain.into_iter().map(source).collect()).collect()
+    let mut callers: HashMap<Position, Option<Position>> = HashMap::new();
+    let (mut current, mut read) = (None, 0);
+    let mut sources_at = |index: usize| {
+        for line in &lines[read..=index] {
+            if let Some((position, caller)) = location(line) {
+                callers.insert(position, caller);
+                current = Some(position);
+            }
+        }
+        read = index + 1;
+        chain(current, &callers).into_iter().map(source).collect()
+    };
+    ranges.iter().map(|range| range.clone().map(&mut sources_at).collect()).collect()
 }
 
 /// A position and those it was inlined at.
@@ -73,9 +76,10 @@ mod tests {
     fn an_instruction_comes_from_the_last_location_and_its_callers() {
         let ptx = ".loc 1 20 5\n.loc 2 7 9, function_name $L__info_string0, inlined_at 1 20 5\nret;\n.file 1 \"a.rs\"\n\t.file\t2 \"b.rs\"";
         let source = |file: &str, line| Source { file: file.into(), line };
-        let all = sources(ptx, 0..5);
+        let lines: Vec<&str> = ptx.lines().collect();
+        let all = &sources(&lines, &[0..5])[0];
         assert_eq!(all[0], [source("a.rs", 20)]);
         assert_eq!(all[2], [source("b.rs", 7), source("a.rs", 20)]);
-        assert_eq!(sources(ptx, 2..3), all[2..3]);
+        assert_eq!(sources(&lines, &[0..1, 2..3]), [&all[0..1], &all[2..3]]);
     }
 }

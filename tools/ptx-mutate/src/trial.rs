@@ -74,28 +74,30 @@ impl Trial {
         Ok(Self { entry: entry.clone(), file: file.to_owned(), original: text(ptx), cases })
     }
 
-    /// What becomes of `ptx`, a mutant of the entry's text.
+    /// Number of its cases.
+    pub fn cases(&self) -> usize {
+        self.cases.len()
+    }
+
+    /// What is run of `ptx`, a text of the entry.
+    pub fn text(&self, ptx: &str) -> Arc<str> {
+        text(ptx)
+    }
+
+    /// What becomes of `ptx`, which is [`text`](Self::text) of a mutant, in the case of an index.
     ///
     /// # Errors
-    /// When the entry cannot be run, or does not pass a check itself that the mutant comes to; when the simulator panics, which it
-    /// never should.
-    pub fn run(&self, ptx: &str) -> Result<Verdict> {
-        let ptx = text(ptx);
-        for (case, prepared) in &self.cases {
-            let prepared = prepared.get_or_init(|| self.prepare(case)).as_ref();
-            let prepared = prepared.map_err(|error| anyhow!("{error:#}"))?;
-            let limit = prepared.instructions_per_warp;
-            let outcome = catch_unwind(AssertUnwindSafe(|| self.execute(&ptx, case, &prepared.inputs, limit)));
-            let verdict = match outcome {
-                Ok(Ok(outcome)) => judge(prepared, &outcome),
-                Ok(Err(_)) => Verdict::Refused,
-                Err(_) => bail!("the simulator panicked"),
-            };
-            if verdict != Verdict::Survived {
-                return Ok(verdict);
-            }
+    /// When the entry cannot be run, or does not pass the check itself; when the simulator panics, which it never should.
+    pub fn run(&self, ptx: &Arc<str>, case: usize) -> Result<Verdict> {
+        let (case, prepared) = &self.cases[case];
+        let prepared = prepared.get_or_init(|| self.prepare(case)).as_ref();
+        let prepared = prepared.map_err(|error| anyhow!("{error:#}"))?;
+        let limit = prepared.instructions_per_warp;
+        match catch_unwind(AssertUnwindSafe(|| self.execute(ptx, case, &prepared.inputs, limit))) {
+            Ok(Ok(outcome)) => Ok(judge(prepared, &outcome)),
+            Ok(Err(_)) => Ok(Verdict::Refused),
+            Err(_) => bail!("the simulator panicked"),
         }
-        Ok(Verdict::Survived)
     }
 
     /// Makes the inputs of a case, whose check the entry must pass itself.

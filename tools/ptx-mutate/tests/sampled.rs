@@ -23,7 +23,7 @@ fn the_checks_notice_what_they_did() {
     let campaign =
         Campaign::prepare(&folder, Selection::Sample(SAMPLE, None), SEED).unwrap_or_else(|error| panic!("{error:#}"));
     assert_eq!(campaign.selected(), SAMPLE);
-    let outcomes = campaign.run(|| ()).unwrap_or_else(|error| panic!("{error:#}"));
+    let outcomes = campaign.run(|_, _| ()).unwrap_or_else(|error| panic!("{error:#}"));
     let review = Review::load().unwrap_or_else(|error| panic!("{error:#}"));
     let origin = Origin { command: String::new(), manifest: folder.manifest().clone(), possible: campaign.total() };
     let report = Report::new(origin, &outcomes, &review);
