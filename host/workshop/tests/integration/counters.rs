@@ -12,6 +12,7 @@ use contract::manifest::Entry;
 use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 use contract::tile::Configuration;
 use contract::view::Layout;
+use ptx_sim::Options;
 use workshop::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
@@ -122,7 +123,10 @@ fn count(entry: &Entry, module: &PtxModule, sequence: u32) -> ptx_sim::Counters 
         Sequence::Exact(_) | Sequence::Any => Ok(inputs),
     });
     let inputs = inputs.unwrap_or_else(|error| panic!("{error}"));
-    let mut simulator = SimExecutor::new(DEFAULT_ARCHITECTURE).unwrap_or_else(|error| panic!("{error}"));
+    // Other tests look for races, which takes longer than to count.
+    let options = Options { races: false, ..SimExecutor::default_options() };
+    let mut simulator =
+        SimExecutor::with_options(DEFAULT_ARCHITECTURE, options).unwrap_or_else(|error| panic!("{error}"));
     let outcome = Forward::prepare(&mut simulator, module, entry, &inputs, true)
         .and_then(|mut forward| forward.execute())
         .unwrap_or_else(|error| panic!("{} at S={sequence}: {error}", entry.name));
