@@ -105,6 +105,7 @@ pub fn of(entry: &Entry) -> Result<Vec<Case>> {
         Case::new(contiguous(risen, entry)?, Values::LateRise),
         Case::new(contiguous(first, entry)?, Values::OpposedColumns(8)),
         Case::new(contiguous(first, entry)?, Values::OpposedColumns(1)),
+        Case::new(contiguous(first, entry)?, Values::EqualProducts),
         // A head for each place of a row in what a warp of the sm_80 family computes.
         Case::new(contiguous(lone, entry)?, Values::LoneRise),
         Case::new(contiguous(first, entry)?, Values::SteepStart),

@@ -32,6 +32,9 @@ pub enum Values {
     /// The same low score for all keys, −384, to which every product of two elements adds as much: one that meets an element
     /// so many columns off adds the opposite. A maximum of scores of which a sixteenth is wrong is so large that no p is left.
     OpposedColumns(usize),
+    /// Scores of standard deviation 1 about −56, to which each 16 columns add −14: a maximum of scores that lacks those of a product is
+    /// so large that p are left, but none that is precise.
+    EqualProducts,
     /// One row of each head has large scores of its last keys, another one in each: a shift that comes of the first keys will not
     /// do for it, and nothing else says so.
     LoneRise,
@@ -92,6 +95,7 @@ impl Values {
                     |value: f32| move |at: Place, _: f32| if at.column % (2 * width) < width { value } else { -value };
                 with_scores(problem, alternating(4.0), alternating(-12.0))
             }
+            Self::EqualProducts => with_scores(problem, constant(4.0), |_, normal| normal / 4.0 - 1.75),
             Self::LoneRise => {
                 let queries = |at: Place, _| if at.row == sequence - 1 - 8 * at.head { 4.0 } else { 0.0 };
                 with_scores(problem, queries, |at, _| if at.row >= 64.min(sequence - 33) { 12.0 } else { 0.0 })
