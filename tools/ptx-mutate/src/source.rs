@@ -77,7 +77,8 @@ mod tests {
         let ptx = ".loc 1 20 5\n.loc 2 7 9, function_name $L__info_string0, inlined_at 1 20 5\nret;\n.file 1 \"a.rs\"\n\t.file\t2 \"b.rs\"";
         let source = |file: &str, line| Source { file: file.into(), line };
         let lines: Vec<&str> = ptx.lines().collect();
-        let all = &sources(&lines, &[0..5])[0];
+        let every_line = 0..5;
+        let all = &sources(&lines, std::slice::from_ref(&every_line))[0];
         assert_eq!(all[0], [source("a.rs", 20)]);
         assert_eq!(all[2], [source("b.rs", 7), source("a.rs", 20)]);
         assert_eq!(sources(&lines, &[0..1, 2..3]), [&all[0..1], &all[2..3]]);
