@@ -1,7 +1,7 @@
 //! Runs the cases of many texts on all cores.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::Result;
@@ -19,26 +19,25 @@ pub struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     /// The cases of `trial`, with `ptx` as the text of its entry.
     pub fn new(trial: &'a Trial, ptx: &str) -> Self {
-        Self { trial, text: trial.text(ptx), ended: Mutex::new(None) }
+        Self { trial, text: Trial::text(ptx), ended: Mutex::new(None) }
     }
 
     /// Runs a case, unless an earlier one has ended the attempt or there is none.
     fn run(&self, case: usize) {
-        if case >= self.trial.cases() || self.ended_before(case) {
+        if case >= self.trial.cases() || ended_before(&self.ended(), case) {
             return;
         }
         let outcome = self.trial.run(&self.text, case);
         if !matches!(outcome, Ok(Verdict::Survived)) {
-            let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-            if ended.as_ref().is_none_or(|(earlier, _)| case < *earlier) {
+            let mut ended = self.ended();
+            if !ended_before(&ended, case) {
                 *ended = Some((case, outcome));
             }
         }
     }
 
-    fn ended_before(&self, case: usize) -> bool {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.as_ref().is_some_and(|(earlier, _)| *earlier < case)
+    fn ended(&self) -> MutexGuard<'_, Option<(usize, Result<Verdict>)>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn verdict(self) -> Result<Verdict> {
@@ -47,27 +46,24 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Most cases that an attempt can come to, of all of them together.
-pub fn checks(attempts: &[Attempt<'_>]) -> usize {
-    attempts.len() * most_cases(attempts)
-}
-
-fn most_cases(attempts: &[Attempt<'_>]) -> usize {
-    attempts.iter().map(|attempt| attempt.trial.cases()).max().unwrap_or(0)
+/// Whether an attempt has ended before it comes to `case`.
+fn ended_before(ended: &Option<(usize, Result<Verdict>)>, case: usize) -> bool {
+    ended.as_ref().is_some_and(|(earlier, _)| *earlier < case)
 }
 
 /// The verdict on each, which is that of the first case that notices anything, whatever the number of cores. `progress` is called
-/// for each of the [`checks`].
+/// with how many of how many cases are done.
 ///
 /// All come to their first case before any comes to its second. Those few that are left in the end so keep all cores busy: their
 /// later cases do not wait for the earlier ones.
-pub fn verdicts(attempts: Vec<Attempt<'_>>, progress: impl Fn() + Sync) -> Vec<Result<Verdict>> {
-    let (checks, next) = (checks(&attempts), AtomicUsize::new(0));
+pub fn verdicts(attempts: Vec<Attempt<'_>>, progress: impl Fn(usize, usize) + Sync) -> Vec<Result<Verdict>> {
+    let most_cases = attempts.iter().map(|attempt| attempt.trial.cases()).max().unwrap_or(0);
+    let all = attempts.len() * most_cases;
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
-        let numbers = std::iter::repeat_with(|| next.fetch_add(1, Relaxed)).take_while(|number| *number < checks);
-        for number in numbers {
+        for number in std::iter::repeat_with(|| next.fetch_add(1, Relaxed)).take_while(|number| *number < all) {
             attempts[number % attempts.len()].run(number / attempts.len());
-            progress();
+            progress(done.fetch_add(1, Relaxed) + 1, all);
         }
     };
     let workers = thread::available_parallelism().map_or(1, usize::from);

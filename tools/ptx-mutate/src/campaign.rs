@@ -1,7 +1,6 @@
 //! Many mutants of many entries, in parallel.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use anyhow::{Context, Result, ensure};
 use contract::config::{Element, HEAD_DIM};
@@ -107,53 +106,39 @@ impl Campaign {
         self.mutants.len()
     }
 
-    /// Runs the selected mutants on all cores; `progress` is called with how many of how many checks are done. The result is in
-    /// order, and depends on nothing but the PTX, the selection and the seed.
+    /// Runs the selected mutants on all cores; `progress` is called with how many of how many checks are done, and begins again where
+    /// survivors are tried with a trap. The result is in order, and depends on nothing but the PTX, the selection and the seed.
     ///
     /// # Errors
     /// When the simulator fails at a mutant, which is named, or the kernel itself at a check that the mutant comes to.
     pub fn run(&self, progress: impl Fn(usize, usize) + Sync) -> Result<Vec<(Mutant, Verdict)>> {
-        let attempts: Vec<_> = self.attempts(&self.mutants, EntryText::text).collect();
-        let (done, checks) = (AtomicUsize::new(0), attempts::checks(&attempts));
-        let verdicts = attempts::verdicts(attempts, || progress(done.fetch_add(1, Relaxed) + 1, checks));
-        let mut outcomes = self.named(&self.mutants, verdicts).collect::<Result<Vec<_>>>()?;
-        let (places, survivors): (Vec<usize>, Vec<_>) = outcomes
-            .iter()
-            .zip(&self.mutants)
-            .enumerate()
-            .filter(|(_, ((_, verdict), _))| *verdict == Verdict::Survived)
-            .map(|(place, (_, mutant))| (place, mutant.clone()))
-            .unzip();
-        let trapped = attempts::verdicts(self.attempts(&survivors, EntryText::trap).collect(), || ());
-        for (place, outcome) in places.into_iter().zip(self.named(&survivors, trapped)) {
-            if outcome?.1 == Verdict::Survived {
-                outcomes[place].1 = Verdict::NotExecuted;
+        let mut verdicts = self.verdicts(&self.mutants.iter().collect::<Vec<_>>(), EntryText::text, &progress)?;
+        let survivors: Vec<usize> = (0..verdicts.len()).filter(|place| verdicts[*place] == Verdict::Survived).collect();
+        let mutants: Vec<_> = survivors.iter().map(|place| &self.mutants[*place]).collect();
+        for (place, verdict) in survivors.into_iter().zip(self.verdicts(&mutants, EntryText::trap, &progress)?) {
+            if verdict == Verdict::Survived {
+                verdicts[place] = Verdict::NotExecuted;
             }
         }
-        Ok(outcomes)
+        Ok(self.mutants.iter().map(|(_, mutant)| mutant.clone()).zip(verdicts).collect())
     }
 
-    fn attempts<'a>(
-        &'a self,
-        mutants: &'a [(usize, Mutant)],
-        text: impl Fn(&EntryText, &Mutant) -> String + 'a,
-    ) -> impl Iterator<Item = Attempt<'a>> + 'a {
-        mutants.iter().map(move |(subject, mutant)| {
+    /// The verdicts on the `text`s of mutants.
+    fn verdicts(
+        &self,
+        mutants: &[&(usize, Mutant)],
+        text: impl Fn(&EntryText, &Mutant) -> String,
+        progress: impl Fn(usize, usize) + Sync,
+    ) -> Result<Vec<Verdict>> {
+        let attempts = mutants.iter().map(|(subject, mutant)| {
             let subject = &self.subjects[subject];
             Attempt::new(&subject.trial, &text(&subject.text, mutant))
-        })
-    }
-
-    /// The verdicts with their mutants, which errors name.
-    fn named<'a>(
-        &self,
-        mutants: &'a [(usize, Mutant)],
-        verdicts: Vec<Result<Verdict>>,
-    ) -> impl Iterator<Item = Result<(Mutant, Verdict)>> + use<'a> {
-        mutants.iter().zip(verdicts).map(|((_, mutant), verdict)| {
-            let place = || format!("{} at line {}: {}", mutant.entry, mutant.line, mutant.after);
-            Ok((mutant.clone(), verdict.with_context(place)?))
-        })
+        });
+        let verdicts = attempts::verdicts(attempts.collect(), progress).into_iter();
+        let named = verdicts.zip(mutants).map(|(verdict, (_, mutant))| {
+            verdict.with_context(|| format!("{} at line {}: {}", mutant.entry, mutant.line, mutant.after))
+        });
+        named.collect()
     }
 }
 

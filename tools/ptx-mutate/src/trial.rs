@@ -71,7 +71,7 @@ impl Trial {
     /// When the entry cannot have the problems it is tried on.
     pub fn new(entry: &Entry, file: &str, ptx: &str) -> Result<Self> {
         let cases = cases::of(entry)?.into_iter().map(|case| (case, OnceLock::new())).collect();
-        Ok(Self { entry: entry.clone(), file: file.to_owned(), original: text(ptx), cases })
+        Ok(Self { entry: entry.clone(), file: file.to_owned(), original: Self::text(ptx), cases })
     }
 
     /// Number of its cases.
@@ -79,9 +79,9 @@ impl Trial {
         self.cases.len()
     }
 
-    /// What is run of `ptx`, a text of the entry.
-    pub fn text(&self, ptx: &str) -> Arc<str> {
-        text(ptx)
+    /// What is run of `ptx`, the text of a module.
+    pub fn text(ptx: &str) -> Arc<str> {
+        ptx.replacen(ADDRESS_SIZE, &format!("{ADDRESS_SIZE} {STATIC_SHARED}"), 1).into()
     }
 
     /// What becomes of `ptx`, which is [`text`](Self::text) of a mutant, in the case of an index.
@@ -133,11 +133,6 @@ impl Trial {
         let module = PtxModule { file: self.file.clone(), text: ptx.clone() };
         Forward::prepare(&mut simulator, &module, &self.entry, inputs, case.lse)?.execute()
     }
-}
-
-/// What is run of a module's text.
-fn text(ptx: &str) -> Arc<str> {
-    ptx.replacen(ADDRESS_SIZE, &format!("{ADDRESS_SIZE} {STATIC_SHARED}"), 1).into()
 }
 
 fn judge(prepared: &Prepared, outcome: &Outcome) -> Verdict {
