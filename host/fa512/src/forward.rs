@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::gpu::{self, Gpu};
 use crate::memory::Place;
 use crate::plan::Plan;
+use crate::recent;
 use crate::select;
 use crate::stream::Stream;
 
@@ -118,7 +119,7 @@ pub unsafe fn forward_with(
     let gpu = Gpu::of_current_context(driver)?;
     stream.check_context(driver, context)?;
     let workspace = if addresses.workspace.is_some() { Workspace::Provided } else { Workspace::None };
-    let plan = Plan::of(problem, &gpu, workspace)?;
+    let plan = recent::plan(problem, &gpu, workspace)?;
     let launch = plan.bind(addresses)?.overlap(options.overlap);
     if options.check_pointers {
         let place = Place { context, gpu: gpu.ordinal().ok_or(Error::OtherGpu { planned: None })? };

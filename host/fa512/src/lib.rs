@@ -22,6 +22,7 @@ mod library;
 mod memory;
 mod module;
 mod plan;
+mod recent;
 mod select;
 mod stream;
 mod submit;

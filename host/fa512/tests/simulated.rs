@@ -62,6 +62,23 @@ fn results_are_right_whatever_the_length_mask_and_strides() {
     assert_eq!(findings(), "");
 }
 
+/// A thread keeps the plans of its last problems, fewer than there are here.
+#[test]
+fn problems_that_come_again_in_any_order_are_computed_as_before() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let cases: Vec<Case> = [Mask::Full, Mask::Causal]
+        .into_iter()
+        .flat_map(|mask| [5, 9, 40].map(|sequence| problem(1, 2, sequence, mask)))
+        .flat_map(|problem| [problem, problem.with_scale(0.5).unwrap()])
+        .map(|problem| Case::new(problem, &stream))
+        .collect();
+    for index in [0, 0, 1, 0, 1, 2, 3, 4, 5, 0, 6, 7, 8, 9, 10, 11, 1, 11] {
+        compute(&cases[index]);
+    }
+    assert_eq!(findings(), "");
+}
+
 #[test]
 fn heads_of_any_size_are_computed_by_tiles_at_least_as_wide() {
     let Some(()) = machine() else { return };
