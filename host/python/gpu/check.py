@@ -25,6 +25,7 @@ from common import (
     reference,
     require,
     require_close,
+    require_close_lse,
     run_of,
     synchronize,
 )
@@ -33,6 +34,7 @@ from encoders import (
     bert_base,
     bert_base_bfloat16,
     documents,
+    host_time_in_models,
     large_heads_fall_back,
     minilm_stand_in,
     sentences,
@@ -92,7 +94,7 @@ def check_every_call(tensors, causal, what, coarseness):
     limits = (2e-3 * coarseness, 1e-3 * coarseness)
     expected, expected_lse = reference(*tensors, causal)
     out, lse = attention(*tensors, causal=causal, return_lse=True)
-    require_close(lse, expected_lse, f"LSE of {what}", 1e-3, 0)
+    require_close_lse(lse, expected_lse, what, tensors[0].dtype)
     found = require_close(out, expected, what, *limits)
     require_close(OPERATOR(*tensors, causal, None), expected, f"operator, {what}", *limits)
     given = torch.full_like(out, float("nan"))
@@ -418,9 +420,10 @@ def host_time(run):
 
 def table(run):
     print("\nhost time, µs a call")
-    for shape, calls in run.records.get("host_time", {}).get("microseconds", {}).items():
-        sdpa = calls["SDPA"]
-        print(f"  {shape}: " + ", ".join(f"{name} {time:.2f} ({time / sdpa:.2f})" for name, time in calls.items()))
+    for section in ("host_time", "host_time_in_models"):
+        for shape, calls in run.records.get(section, {}).get("microseconds", {}).items():
+            sdpa = calls["SDPA"]
+            print(f"  {shape}: " + ", ".join(f"{name} {time:.2f} ({time / sdpa:.2f})" for name, time in calls.items()))
     for section in ("bert_base", "minilm_stand_in", "bert_base_bfloat16"):
         print(f"\n{section}: length, batch; model ms and attention ms of " + ", ".join(["fa512", *BACKENDS]))
         for row in run.records.get(section, {}).get("rows", []):
@@ -441,6 +444,7 @@ def main():
     run.section(threads)
     run.section(graphs, needs_gpu=True)
     run.section(host_time)
+    run.section(host_time_in_models, needs_gpu=True)
     run.section(opcheck)
     run.section(autocast, needs_gpu=True)
     run.section(gradients)

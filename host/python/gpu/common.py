@@ -120,6 +120,11 @@ def require_close(found, expected, what, absolute=2e-3, relative=1e-3):
     return difference.max().item()
 
 
+def require_close_lse(found, expected, what, dtype):
+    """Requires LSE to be as close as all checks of the kernels require: most of them sum weights that are rounded to the type of Q."""
+    return require_close(found, expected, f"LSE of {what}", 1e-3 * TYPES[dtype], 0)
+
+
 def require(condition, what):
     if not condition:
         raise AssertionError(what)

@@ -8,7 +8,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import fa512
-from common import TYPES, device, gpu_milliseconds, inputs, require, require_close, synchronize
+from common import TYPES, device, gpu_milliseconds, host_microseconds, inputs, require, require_close, synchronize
 
 ATTENTION_KERNEL = re.compile("fa512|flash|fmha|sdpa|attention", re.IGNORECASE)
 BACKENDS = {"sdpa": None, "sdpa flash": SDPBackend.FLASH_ATTENTION, "sdpa cuDNN": SDPBackend.CUDNN_ATTENTION}
@@ -72,6 +72,41 @@ def attention_milliseconds(call):
         torch.cuda.synchronize()
     kernels = [event for event in seen.key_averages() if ATTENTION_KERNEL.search(event.key)]
     return sum(event.device_time_total for event in kernels) / 1000, sorted({event.key[:80] for event in kernels})
+
+
+def host_time_in_models(run):
+    """Host time, µs, of one attention as transformers calls it: 6 heads of 64, as in an encoder of MiniLM's size."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    from fa512.transformers import _by_pytorch, attention_forward
+
+    def packed_by_fa2(tensors):
+        q, k, v = (tensor[0].transpose(0, 1) for tensor in tensors)
+        return _by_pytorch.attention_varlen(q, k, v, lengths, 64, False, 0.125, None)[None]
+
+    def own(tensors, padding=None, **more):
+        return attention_forward(False, module, *tensors, padding, 0.0, 0.125, **more)
+
+    module, place = torch.nn.Module().eval(), device(run.dry)
+    module.is_causal = False
+    batch, rows = (tuple(x.transpose(1, 2) for x in inputs((*sizes, 6, 64), place)) for sizes in ((4, 64), (1, 256)))
+    lengths = torch.tensor([0, 64, 100, 180, 256], dtype=torch.int32, device=place)
+    packed = {"cu_seq_lens_q": lengths, "cu_seq_lens_k": lengths, "max_length_q": 80, "max_length_k": 80}
+    padding = torch.arange(64, device=place) < torch.tensor([64, 36, 50, 20], device=place)[:, None]
+    mask = padding[:, None, None, :].expand(-1, 1, 64, -1)
+    calls = {
+        "fa512": lambda: own(batch),
+        "SDPA": lambda: sdpa_attention_forward(module, *batch, None, 0.0, 0.125, False),
+        "fa512, padded": lambda: own(batch, padding),
+        "SDPA, padded": lambda: sdpa_attention_forward(module, *batch, mask, 0.0, 0.125, False),
+        "fa512, packed": lambda: own(rows, **packed),
+        "FA2, packed": lambda: packed_by_fa2(rows),
+    }
+    found = {}
+    for name, mode in {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}.items():
+        with mode():
+            found[name] = host_microseconds(calls, 40, 100)
+    return {"microseconds": found}
 
 
 def measure_models(run, hidden, heads, layers, seconds, batches=(1, 4, 16, 64, 256), dtype=torch.float16):
@@ -143,7 +178,7 @@ def large_heads_fall_back(run):
         models = [encoder(name, 1088, 8, 2, place) for name in ("fa512_flash", "sdpa")]
         own, theirs = (model(ids).last_hidden_state for model in models)
     require(torch.equal(own, theirs), "the outputs differ")
-    require(any("head_dim is 136" in line for line in said), said)
+    require(any("head size of 136" in line for line in said), said)
     return {"said": said}
 
 
@@ -162,6 +197,7 @@ def documents(run):
     """The snippets of docs/use, given tensors where they need them and a model with random weights in place of a download."""
     folder = pathlib.Path(__file__).resolve().parents[3] / "docs/use"
     batch = dict(zip("qkv", inputs((1, 2, 24, 64), device(run.dry))))
+    batch["used_q"] = batch["used_k"] = torch.tensor([24], dtype=torch.int32, device=device(run.dry))
     packed = dict(zip("qkv", inputs((24, 2, 64), device(run.dry))))
     packed["cu_seqlens"] = torch.tensor([0, 10, 24], dtype=torch.int32, device=device(run.dry))
     ran = {}

@@ -10,7 +10,7 @@ import torch
 
 import fa512
 import fa512.torch
-from common import TYPES, device, raises, require, require_close, run_of
+from common import TYPES, device, raises, require, require_close, require_close_lse, run_of
 from packed import cu_seqlens
 
 # Heads of Q and of K, queries and keys.
@@ -70,7 +70,7 @@ def compare_results(what, dtype, ours, exact, worst):
     worst[str(dtype)] = max(found, worst.get(str(dtype), 0))
     sees = expected_lse.isfinite()
     require(torch.equal(lse.isfinite(), sees), f"-inf in LSE of {what}")
-    require_close(lse[sees], expected_lse[sees], f"LSE of {what}", 1e-3, 0)
+    require_close_lse(lse[sees], expected_lse[sees], what, dtype)
 
 
 def results(run):

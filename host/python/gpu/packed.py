@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import fa512
 import fa512.torch
-from common import TYPES, device, gpu_milliseconds, inputs, reference, require, require_close, run_of
+from common import TYPES, device, gpu_milliseconds, inputs, reference, require, require_close, require_close_lse, run_of
 from encoders import encoder
 
 OPERATOR = torch.ops.fa512.attention_varlen.default
@@ -84,7 +84,7 @@ def results(run):
                     out, lse = fa512.torch.attention_varlen(*tensors, one, max(lengths), causal=causal, return_lse=True)
                     found = require_close(out, expected, what, 2e-3 * coarseness, 1e-3 * coarseness)
                     worst[str(dtype)] = max(found, worst.get(str(dtype), 0))
-                    require_close(lse, expected_lse, f"LSE of {what}", 1e-3, 0)
+                    require_close_lse(lse, expected_lse, what, dtype)
                     again = fa512.flash_attn_varlen_func(*tensors, one, one, max(lengths), max(lengths), causal=causal)
                     require(torch.equal(out, again), "flash_attn_varlen_func")
     return {"largest_difference": worst}

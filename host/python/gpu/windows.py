@@ -10,7 +10,7 @@ import torch
 
 import fa512
 import fa512.torch
-from common import TYPES, device, inputs, reference, require, require_close, run_of
+from common import TYPES, device, inputs, reference, require, require_close, require_close_lse, run_of
 from packed import cu_seqlens
 
 WINDOWS = [
@@ -61,7 +61,7 @@ def results(run):
         out, lse = attend(tensors, lengths, causal, window, return_lse=True)
         found = require_close(out, expected, what, 2e-3 * coarseness, 1e-3 * coarseness)
         worst[str(dtype)] = max(found, worst.get(str(dtype), 0))
-        require_close(lse, expected_lse, f"LSE of {what}", 1e-3, 0)
+        require_close_lse(lse, expected_lse, what, dtype)
     return {"largest_difference": worst}
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import _native
+from ._direct import without_dispatcher
 from ._library import (
     ALIGN,
     BOTTOM_RIGHT,
@@ -72,9 +73,14 @@ class Options(NamedTuple):
 
     def of_native(self) -> dict[str, Any]:
         """As arguments of the native function, except the bias."""
-        window = (self.window_left, self.window_right)
-        scores = {"softcap": self.softcap, "alibi_slopes": self.alibi_slopes}
-        return {"causal": self.is_causal, "window": window, "align": self.align, "scale": self.scale, **scores}
+        return {
+            "causal": self.is_causal,
+            "window": (self.window_left, self.window_right),
+            "align": self.align,
+            "scale": self.scale,
+            "softcap": self.softcap,
+            "alibi_slopes": self.alibi_slopes,
+        }
 
     def limits(self) -> tuple[Any, ...]:
         """The arguments that the backward takes."""
@@ -88,7 +94,7 @@ class Options(NamedTuple):
 # The kernels. Allocation, checks and launch are those of `fa512.attention`.
 
 
-def _forward_cuda(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
+def forward_cuda(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
     asked = Options(*options)
     return _native.attention(query, key, value, **asked.of_native(), bias=asked.bias)
 
@@ -132,7 +138,9 @@ def _backward(
     return tuple(gradient.transpose(1, 2) for gradient in gradients)  # type: ignore[return-value]
 
 
-implement("attention", _forward_cuda, forward_with_lse_cuda, _backward)
+implement("attention", forward_cuda, forward_with_lse_cuda, _backward)
+_forward = without_dispatcher(forward_cuda, _attention)
+_forward_with_lse = without_dispatcher(forward_with_lse_cuda, _attention_with_lse)
 
 
 # Fake implementations: outputs without computation.
@@ -235,7 +243,7 @@ def attention(
     The result is contiguous, and has the memory order of `query`: batch, sequence, heads or batch, heads, sequence. LSE, float32
     [batch, heads, sequence], has no gradient.
     """
-    operator = _attention_with_lse if return_lse else _attention
+    operator = _forward_with_lse if return_lse else _forward
     return operator(query, key, value, causal, scale, *(window or (None, None)), align, softcap, alibi_slopes, bias)
 
 
@@ -260,9 +268,9 @@ def scaled_dot_product_attention(
     if not enable_gqa and query.dim() == key.dim() == 4 and key.shape[1] != query.shape[1]:
         raise ValueError(f"query has {query.shape[1]} heads and key {key.shape[1]}; pass enable_gqa=True for groups that share them")
     if attn_mask is None:
-        return _attention(query, key, value, is_causal, scale)
+        return _forward(query, key, value, is_causal, scale)
     bias = bias_of_mask(attn_mask, query, key, value)
-    return _attention(query, key, value, *Options(is_causal, scale, bias=bias))
+    return _forward(query, key, value, *Options(is_causal, scale, bias=bias))
 
 
 def flash_attn_func(
@@ -286,4 +294,4 @@ def flash_attn_func(
     refuse_flash_attn_options((q, k, v), dropout_p, deterministic, return_attn_probs, "fa512.torch.attention")
     window = window_of_flash_attn(window_size, q.shape[1], k.shape[1])
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-    return _attention(q, k, v, causal, softmax_scale, *window, BOTTOM_RIGHT, *of_flash_attn(softcap, alibi_slopes)).transpose(1, 2)
+    return _forward(q, k, v, causal, softmax_scale, *window, BOTTOM_RIGHT, *of_flash_attn(softcap, alibi_slopes)).transpose(1, 2)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import _native
+from ._direct import without_dispatcher
 from ._library import (
     ALIGN,
     BOTTOM_RIGHT,
@@ -80,11 +81,16 @@ class _Options(NamedTuple):
 
     def of_native(self) -> dict[str, Any]:
         """As arguments of `fa512.attention_varlen`."""
-        window = (self.window_left, self.window_right)
-        scores = {"softcap": self.softcap, "alibi_slopes": self.alibi_slopes}
-        keys = {"cu_seqlens_k": self.cu_seqlens_k, "align": self.align}
-        limits = {"max_seqlen": self.max_seqlen, "causal": self.is_causal, "window": window, "scale": self.scale}
-        return {**limits, **scores, **keys}
+        return {
+            "max_seqlen": self.max_seqlen,
+            "causal": self.is_causal,
+            "window": (self.window_left, self.window_right),
+            "scale": self.scale,
+            "softcap": self.softcap,
+            "alibi_slopes": self.alibi_slopes,
+            "cu_seqlens_k": self.cu_seqlens_k,
+            "align": self.align,
+        }
 
     def limits(self) -> tuple[Any, ...]:
         """The arguments that the backward takes after the lengths."""
@@ -98,7 +104,7 @@ class _Options(NamedTuple):
 # The kernels. Allocation, checks and launch are those of `fa512.attention_varlen`.
 
 
-def _forward_cuda(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Tensor:
+def forward_cuda(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Tensor:
     return _native.attention_varlen(query, key, value, cu_seqlens, **_Options(*options).of_native())
 
 
@@ -139,7 +145,9 @@ def backward(
     )
 
 
-implement("attention_varlen", _forward_cuda, _forward_with_lse_cuda, backward)
+implement("attention_varlen", forward_cuda, _forward_with_lse_cuda, backward)
+_forward = without_dispatcher(forward_cuda, _attention)
+_forward_with_lse = without_dispatcher(_forward_with_lse_cuda, _attention_with_lse)
 
 
 # Fake implementations: outputs without computation.
@@ -226,7 +234,7 @@ def attention_varlen(
     """
     longest = query.shape[0] if max_seqlen is None else max_seqlen
     keys = _keys_apart(cu_seqlens, cu_seqlens_k, max_seqlen_k, align)
-    operator = _attention_with_lse if return_lse else _attention
+    operator = _forward_with_lse if return_lse else _forward
     options = (causal, scale, *(window or (None, None)), softcap, alibi_slopes)
     return operator(query, key, value, cu_seqlens, longest, *options, *keys)
 
@@ -269,4 +277,4 @@ def flash_attn_varlen_func(
     window = window_of_flash_attn(window_size, longest, longest_k)
     scores = of_flash_attn(softcap, alibi_slopes)
     keys = _keys_apart(cu_seqlens_q, cu_seqlens_k, longest_k, BOTTOM_RIGHT)
-    return _attention(q, k, v, cu_seqlens_q, longest, causal, softmax_scale, *window, *scores, *keys)
+    return _forward(q, k, v, cu_seqlens_q, longest, causal, softmax_scale, *window, *scores, *keys)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .. import _native
 from ._batched import Options
+from ._direct import without_dispatcher
 from ._library import (
     ALIGN,
     OPTIONS,
@@ -93,7 +94,7 @@ def _of_native(seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], options
     return {"seqused_q": seqused_q, "seqused_k": seqused_k, **Options(*options).of_native()}
 
 
-def _forward_cuda(
+def forward_cuda(
     query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
 ) -> Tensor:
     asked = _of_native(seqused_q, seqused_k, options)
@@ -151,7 +152,9 @@ def backward(
     )
 
 
-implement("attention_padded", _forward_cuda, _forward_with_lse_cuda, backward)
+implement("attention_padded", forward_cuda, _forward_with_lse_cuda, backward)
+_forward = without_dispatcher(forward_cuda, _attention)
+_forward_with_lse = without_dispatcher(_forward_with_lse_cuda, _attention_with_lse)
 
 
 # Fake implementations: outputs without computation.
@@ -224,6 +227,6 @@ def attention_padded(
     """
     options = (causal, scale, *(window or (None, None)), align, softcap, alibi_slopes)
     if not return_lse:
-        return _attention(query, key, value, seqused_q, seqused_k, *options)
-    out, lse = _attention_with_lse(query, key, value, seqused_q, seqused_k, *options)
+        return _forward(query, key, value, seqused_q, seqused_k, *options)
+    out, lse = _forward_with_lse(query, key, value, seqused_q, seqused_k, *options)
     return out, lse.transpose(0, 1)

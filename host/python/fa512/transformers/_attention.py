@@ -10,7 +10,10 @@ from torch import Tensor
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from .. import torch as _operators
-from ..torch._library import needs_gradient
+from ..torch import _batched, _padded
+from ..torch import _packed as _varlen
+from ..torch._direct import attempt, is_unobserved
+from ..torch._library import BOTTOM_RIGHT, TOP_LEFT, needs_gradient
 from ..torch._scores import why_no_gradient_of_scores, why_not_scores
 from . import _by_pytorch, _padding
 from ._lengths import are_known_equal
@@ -136,15 +139,20 @@ def attention_forward(
     if padding is not None:
         # Keys beyond the mask are not filled yet.
         key, value = (tensor[:, :, : padding.shape[1]] for tensor in (key, value))
-    q, k, v = _cast_by_autocast(query), _cast_by_autocast(key), _cast_by_autocast(value)
-    reason = _why_not_options(dropout, others) or _operators.why_not_here(q, k, v)
-    if attention_mask is not None and attention_mask.dim() != 2:
-        reason = "a mask is given that is none of padding alone"
     queries, keys = query.shape[2], key.shape[2]
     window = _window(max(queries, keys), others)
-    reason = reason or _why_not_keys(queries, keys, padding is not None, window)
     options = (causal, scaling, *_sides(window, causal))
-    softcap, bias = others.get("softcap"), None if reason is not None else _bias(q, keys, padding, others)
+    softcap = others.get("softcap")
+    reason = _why_not_options(dropout, others) or _why_not_keys(queries, keys, padding is not None, window)
+    if attention_mask is not None and padding is None:
+        reason = "a mask is given that is none of padding alone"
+    if reason is None and others.get("position_bias") is None:
+        out = _attempt((query, key, value), padding, options, softcap)
+        if out is not None:
+            return out, None
+    q, k, v = _cast_by_autocast(query), _cast_by_autocast(key), _cast_by_autocast(value)
+    reason = reason or _operators.why_not_here(q, k, v)
+    bias = None if reason is not None else _bias(q, keys, padding, others)
     reason = reason or _why_not_scores(q, k, v, softcap, bias)
     is_packed = reason is None and padding is not None and bias is None
     packing = _padding.Packing.of(padding) if is_packed else None
@@ -155,7 +163,7 @@ def attention_forward(
             return packing.pad(out, query.shape[0]), None
         reason = "padding lies between tokens, and a sliding window counts it"
     if reason is None:
-        out = torch.ops.fa512.attention(q, k, v, *options, "bottom-right", softcap, None, bias)
+        out = torch.ops.fa512.attention(q, k, v, *options, BOTTOM_RIGHT, softcap, None, bias)
         return out.transpose(1, 2).contiguous(), None
     if strict:
         raise ValueError(f"fa512: {reason}")
@@ -165,6 +173,23 @@ def attention_forward(
     if others.get("position_bias") is not None:
         others["position_bias"] = others["position_bias"][..., :keys]
     return sdpa_attention_forward(module, query, key, value, mask, dropout, scaling, is_causal, **others)
+
+
+def _attempt(
+    rows: tuple[Tensor, Tensor, Tensor], padding: Optional[Tensor], options: tuple[Any, ...], softcap: Optional[float]
+) -> Optional[Tensor]:
+    """The result where the kernels can be called directly; None where they cannot, and where padding is not at the end."""
+    if not is_unobserved(*rows):
+        return None
+    packing = None if padding is None else _padding.Packing.of(padding)
+    if packing is None or packing.is_whole:
+        out = attempt(_batched.forward_cuda, *rows, *options, BOTTOM_RIGHT, softcap)
+        return None if out is None else out.transpose(1, 2).contiguous()
+    if not packing.is_at_the_end:
+        return None
+    q, k, v = (tensor.transpose(1, 2) for tensor in rows)
+    # Queries and keys have the same lengths, so that both corners are one.
+    return attempt(_padded.forward_cuda, q, k, v, packing.lengths, packing.lengths, *options, TOP_LEFT, softcap)
 
 
 def _is_packed(others: dict[str, Any]) -> bool:
@@ -191,17 +216,23 @@ def _packed(
         lengths_k = None
     longest = int(others.get("max_length_q") or query.shape[2])
     longest_k = longest if lengths_k is None else int(others.get("max_length_k") or key.shape[2])
-    q, k, v = (_cast_by_autocast(tensor)[0].transpose(0, 1) for tensor in (query, key, value))
-    reason = _why_not_options(dropout, others) or _operators.why_not_varlen_here(q, k, v, lengths, lengths_k)
+    is_direct = is_unobserved(query, key, value)
+    cast = (query, key, value) if is_direct else map(_cast_by_autocast, (query, key, value))
+    q, k, v = (tensor.squeeze(0).transpose(0, 1) for tensor in cast)
+    window, softcap = _window(max(longest, longest_k), others), others.get("softcap")
+    options = (causal, scale, *_sides(window, causal), softcap)
+    keys = () if lengths_k is None else (None, lengths_k, longest_k, BOTTOM_RIGHT)
+    reason = _why_not_options(dropout, others)
     if others.get("position_bias") is not None:
         reason = "position_bias is given, and sequences are packed"
-    softcap = others.get("softcap")
+    if reason is None and is_direct:
+        out = attempt(_varlen.forward_cuda, q, k, v, lengths, longest, *options, *keys)
+        if out is not None:
+            return out.unsqueeze(0)
+    reason = reason or _operators.why_not_varlen_here(q, k, v, lengths, lengths_k)
     reason = reason or _why_not_scores(q, k, v, softcap, None)
-    window = _window(max(longest, longest_k), others)
     if reason is None:
-        options = (causal, scale, *_sides(window, causal), softcap)
-        keys = () if lengths_k is None else (None, lengths_k, longest_k, "bottom-right")
-        return torch.ops.fa512.attention_varlen(q, k, v, lengths, longest, *options, *keys)[None]
+        return torch.ops.fa512.attention_varlen(q, k, v, lengths, longest, *options, *keys).unsqueeze(0)
     if strict:
         raise ValueError(f"fa512: {reason}")
     if lengths_k is not None:

@@ -93,11 +93,12 @@ class Packing:
     _known: deque[tuple[weakref.ref, Optional[int], Packing]] = deque(maxlen=2)
 
     def __init__(self, padding: Tensor) -> None:
-        lengths = padding.sum(dim=1, dtype=torch.int32)
+        self.lengths = lengths = padding.sum(dim=1, dtype=torch.int32)
         self.rows = padding.flatten().nonzero().flatten()
         self.cu_seqlens = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
         self.elements, self.longest = padding.numel(), padding.shape[1]
         self._has_gaps: Optional[bool] = None
+        self._is_at_the_end: Optional[bool] = None
 
     @property
     def has_gaps(self) -> bool:
@@ -107,6 +108,14 @@ class Packing:
             is_one_sequence = before // self.longest == after // self.longest
             self._has_gaps = bool((is_one_sequence & (after - before > 1)).any())
         return self._has_gaps
+
+    @property
+    def is_at_the_end(self) -> bool:
+        """Whether all padding follows the tokens of its sequence. Computed once, since it waits for the GPU."""
+        if self._is_at_the_end is None:
+            sequence, position = self.rows // self.longest, self.rows % self.longest
+            self._is_at_the_end = bool((position < self.lengths[sequence]).all())
+        return self._is_at_the_end
 
     @classmethod
     def of(cls, padding: Tensor) -> Packing:

@@ -102,7 +102,7 @@ class Operators(unittest.TestCase):
             told = []
             for keys in (one, one.clone()):
                 operator = torch.ops.fa512.attention_varlen
-                with unittest.mock.patch("fa512.torch._packed._attention", side_effect=operator) as called:
+                with unittest.mock.patch("fa512.torch._packed._forward", side_effect=operator) as called:
                     call(keys)
                 told.append(any(argument is keys for argument in called.call_args.args[4:]))
             self.assertEqual(told, [False, True])
@@ -111,7 +111,7 @@ class Operators(unittest.TestCase):
         """On a GPU; here only what it is asked for."""
         tensors, (queries, keys) = inputs(), both()
         with unittest.mock.patch("fa512._native.attention_varlen") as called:
-            _packed._forward_cuda(*tensors, queries, 7, True, 0.2, 3, None, None, None, keys, 9, "bottom-right")
+            _packed.forward_cuda(*tensors, queries, 7, True, 0.2, 3, None, None, None, keys, 9, "bottom-right")
         asked = {"causal": True, "scale": 0.2, "window": (3, None), "align": "bottom-right", "cu_seqlens_k": keys}
         self.assertEqual(called.call_args.kwargs, {**asked, "max_seqlen": 7, "softcap": None, "alibi_slopes": None})
 

@@ -100,7 +100,7 @@ class Results(unittest.TestCase):
         """To the left the keys count, which the last query may see all of; to the right the queries, of which the first may."""
         tensors = [tensor.transpose(1, 2) for tensor in inputs(queries=7, keys=12)]
         for given, expected in [((11, 6), (None, None)), ((10, 5), (10, 5)), ((7, 12), (7, None))]:
-            with unittest.mock.patch("fa512.torch._batched._attention", side_effect=torch.ops.fa512.attention) as called:
+            with unittest.mock.patch("fa512.torch._batched._forward", side_effect=torch.ops.fa512.attention) as called:
                 fa512.flash_attn_func(*tensors, window_size=given)
             self.assertEqual(called.call_args_list[0].args[5:8], (*expected, "bottom-right"))
 
@@ -186,7 +186,7 @@ class Operators(unittest.TestCase):
         """On a GPU; here only what they are told."""
         tensors = inputs(queries=7, keys=12)
         self.assertIn("align", inspect.signature(fa512.attention).parameters)
-        for kernel, more in [(_batched._forward_cuda, {}), (_batched.forward_with_lse_cuda, {"return_lse": True})]:
+        for kernel, more in [(_batched.forward_cuda, {}), (_batched.forward_with_lse_cuda, {"return_lse": True})]:
             with unittest.mock.patch.object(_batched._native, "attention") as called:
                 kernel(*tensors, True, 0.2, 3, None, "bottom-right")
             told = {"causal": True, "window": (3, None), "align": "bottom-right", "scale": 0.2, **more}

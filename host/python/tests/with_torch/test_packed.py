@@ -114,7 +114,7 @@ class Operators(unittest.TestCase):
         one = lengths()
         for given, expected in [((6, 0), (None, 0)), ((5, 6), (5, None))]:
             operator = torch.ops.fa512.attention_varlen
-            with unittest.mock.patch("fa512.torch._packed._attention", side_effect=operator) as called:
+            with unittest.mock.patch("fa512.torch._packed._forward", side_effect=operator) as called:
                 fa512.flash_attn_varlen_func(*inputs(), one, one, 7, 7, window_size=given)
             self.assertEqual(called.call_args_list[0].args[7:9], expected)
 

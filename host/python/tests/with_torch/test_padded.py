@@ -101,7 +101,7 @@ class Operators(unittest.TestCase):
     def test_the_native_half_is_given_zeros_to_write_to(self):
         """On a GPU; here only what it is asked for."""
         tensors, lengths = inputs(), used()
-        for kernel in (_padded._forward_cuda, _padded._forward_with_lse_cuda):
+        for kernel in (_padded.forward_cuda, _padded._forward_with_lse_cuda):
             with unittest.mock.patch("fa512._native.attention_padded") as called:
                 kernel(*tensors, *lengths.values(), True, 0.2, 3, None, "bottom-right", 5.0)
             asked = called.call_args.kwargs

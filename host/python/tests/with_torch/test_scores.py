@@ -70,7 +70,7 @@ class Operators(unittest.TestCase):
         """On a GPU; here only what it is asked for."""
         tensors, slopes, bias = inputs(), slopes_of(2), half(10, 10)
         with unittest.mock.patch("fa512._native.attention") as called:
-            fa512.torch._batched._forward_cuda(*tensors, True, 0.2, 3, None, "top-left", 5.0, slopes, bias)
+            fa512.torch._batched.forward_cuda(*tensors, True, 0.2, 3, None, "top-left", 5.0, slopes, bias)
         expected = {"causal": True, "scale": 0.2, "window": (3, None), "align": "top-left"}
         self.assertEqual(called.call_args.kwargs, {**expected, "softcap": 5.0, "alibi_slopes": slopes, "bias": bias})
         with unittest.mock.patch("fa512._native.attention_varlen") as called:
