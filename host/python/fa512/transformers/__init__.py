@@ -1,7 +1,7 @@
 """The attention `fa512_flash` for transformers 5 and packages built on it (sentence-transformers).
 
 Importing this registers it: `AutoModel.from_pretrained(..., attn_implementation="fa512_flash", dtype=torch.float16)`. Padded batches
-are computed as packed sequences. Calls that fa512 does not support go to PyTorch, with one warning per reason; with
+are computed without their padding. Calls that fa512 does not support go to PyTorch, with one warning per reason; with
 `register(strict=True)` they are errors.
 """
 
