@@ -107,7 +107,7 @@ pub fn of(entry: &Entry) -> Result<Vec<Case>> {
         Case::new(contiguous(first, entry)?, Values::OpposedColumns(1)),
         Case::new(contiguous(first, entry)?, Values::EqualProducts),
         // A head for each place of a row in what a warp of the sm_80 family computes.
-        Case::new(contiguous(lone, entry)?, Values::LoneRise),
+        Case::new(contiguous(lone, entry)?, Values::LoneRise(64.min(lone.sequence - 33))),
         Case::new(contiguous(first, entry)?, Values::SteepStart),
         Case::new(contiguous(risen, entry)?, Values::LateUnevenRise),
         Case::new(contiguous(lone, entry)?, Values::Peaks(entry.config.block_n())),
@@ -134,6 +134,8 @@ pub fn of(entry: &Entry) -> Result<Vec<Case>> {
         cases.push(Case::new(contiguous(risen, entry)?, Values::EarlyUnevenRise));
     }
     if entry.config.kind() == Kind::Sm80 && is_of_any_length {
+        // Keys that matter most behind the first checkpoint, which raises the shifts.
+        cases.push(Case::new(contiguous(shape(1, 1, 288), entry)?, Values::FaintRest));
         // More steps than stages, so that those come again: in the only pass, and where the block begins again.
         let steps = (entry.config.stages() + 1) * entry.config.block_n();
         for (rest, distribution) in [(2, Distribution::Normal), (entry.config.block_n() / 2, Distribution::LargeLogits)]
@@ -214,6 +216,12 @@ fn parts(entry: &Entry) -> Result<Vec<Case>> {
         // Shifts beside which that of a part without keys would be the largest.
         let low = Case::new(contiguous(shape, entry)?, Values::LowScores);
         cases.extend([peaks, large, low].map(|case| Case { multiprocessors, ..case }));
+    }
+    if entry.mask == Mask::Causal {
+        // Whole steps, and an odd number of them: if they are taken for one more, the last part begins a step later. A rise in its
+        // last step has its block begin again, which looks for that anew, and all rows but one attend to all of their keys alike.
+        let odd = Case::new(contiguous(shape(1, 1, 13 * step), entry)?, Values::LoneRise(12 * step));
+        cases.push(Case { multiprocessors: 1000, ..odd });
     }
     Ok(cases)
 }

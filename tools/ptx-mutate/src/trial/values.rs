@@ -29,15 +29,19 @@ pub enum Values {
     /// Scores that are larger by 9 in base 2 from the 17th key on, in eight rows of sixteen: shifts that come of the first 16 keys do, but
     /// sums under them show that larger ones would do better.
     EarlyUnevenRise,
+    /// The same scores for the first 16 keys, larger ones by 9 in base 2 for 16 more, and for the rest others that are smaller by 9.3. The
+    /// rest alone has values: O is what their p of 6 · 2⁻²⁴ add, where a row's shift is raised until its sum of p is 2. Raised by 2 more,
+    /// they are 1.5 · 2⁻²⁴, which fp16 does not resolve.
+    FaintRest,
     /// The same low score for all keys, −384, to which every product of two elements adds as much: one that meets an element
     /// so many columns off adds the opposite. A maximum of scores of which a sixteenth is wrong is so large that no p is left.
     OpposedColumns(usize),
     /// Scores of standard deviation 1 about −56, to which each 16 columns add −14: a maximum of scores that lacks those of a product is
     /// so large that p are left, but none that is precise.
     EqualProducts,
-    /// One row of each head has large scores of its last keys, another one in each: a shift that comes of the first keys will not
-    /// do for it, and nothing else says so.
-    LoneRise,
+    /// One row of each head has large scores of the keys from this one on, another one in each: a shift that comes of the first keys
+    /// will not do for it, and nothing else says so.
+    LoneRise(u32),
     /// Scores that rise by 24 from key to key up to the 16th: under a causal mask, one too many for a row makes all others
     /// vanish.
     SteepStart,
@@ -90,15 +94,23 @@ impl Values {
                 let queries = |at: Place, _| if is_large(at) { 1.0 } else { 0.0 };
                 with_scores(problem, queries, |at, _| if at.row >= 16 { 0.785_156_25 } else { 0.0 })
             }
+            Self::FaintRest => {
+                let keys = |at: Place, _| match at.row {
+                    ..16 => 0.0,
+                    16..32 => 0.785_156_25,
+                    _ => -0.81,
+                };
+                with_values(problem, constant(1.0), keys, |at, _| if at.row < 32 { 0.0 } else { 64.0 })
+            }
             Self::OpposedColumns(width) => {
                 let alternating =
                     |value: f32| move |at: Place, _: f32| if at.column % (2 * width) < width { value } else { -value };
                 with_scores(problem, alternating(4.0), alternating(-12.0))
             }
             Self::EqualProducts => with_scores(problem, constant(4.0), |_, normal| normal / 4.0 - 1.75),
-            Self::LoneRise => {
+            Self::LoneRise(first) => {
                 let queries = |at: Place, _| if at.row == sequence - 1 - 8 * at.head { 4.0 } else { 0.0 };
-                with_scores(problem, queries, |at, _| if at.row >= 64.min(sequence - 33) { 12.0 } else { 0.0 })
+                with_scores(problem, queries, |at, _| if at.row >= first as usize { 12.0 } else { 0.0 })
             }
             Self::SteepStart => with_scores(problem, constant(4.0), |at, _| 0.75 * at.row.min(15) as f32),
             Self::LateUnevenRise => {
