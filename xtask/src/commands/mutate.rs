@@ -13,7 +13,7 @@ use crate::process;
 
 /// Breaks the kernels' PTX by small changes, runs each broken kernel in the simulator, and lists those that no check detects.
 ///
-/// With `--sample 300` this takes about 10 minutes on two cores. With `--out docs/results` the result becomes the record there, with
+/// With `--sample 300` this takes about 25 minutes on two cores. With `--out docs/results` the result becomes the record there, with
 /// which every test run is compared.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
