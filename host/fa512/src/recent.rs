@@ -21,14 +21,9 @@ struct Made {
     plan: Plan,
 }
 
-struct Recent {
-    made: [Option<Made>; KEPT],
-    /// Index of the oldest.
-    next: usize,
-}
-
 thread_local! {
-    static RECENT: RefCell<Recent> = const { RefCell::new(Recent { made: [None; KEPT], next: 0 }) };
+    /// The newest first.
+    static RECENT: RefCell<[Option<Made>; KEPT]> = const { RefCell::new([None; KEPT]) };
 }
 
 /// [`Plan::of`] for a GPU of this machine, computed once for a problem that comes again soon.
@@ -36,12 +31,12 @@ pub fn plan(problem: &Problem, gpu: &Gpu, workspace: Workspace) -> Result<Plan, 
     let ordinal = gpu.ordinal().ok_or(Error::OtherGpu { planned: None })?;
     let is_wanted = |made: &Made| made.gpu == ordinal && made.workspace == workspace && made.problem == *problem;
     RECENT.with_borrow_mut(|recent| {
-        if let Some(made) = recent.made.iter().flatten().find(|made| is_wanted(made)) {
+        if let Some(made) = recent.iter().flatten().find(|made| is_wanted(made)) {
             return Ok(made.plan);
         }
         let plan = Plan::of(problem, gpu, workspace)?;
-        recent.made[recent.next] = Some(Made { problem: *problem, gpu: ordinal, workspace, plan });
-        recent.next = (recent.next + 1) % KEPT;
+        recent.rotate_right(1);
+        recent[0] = Some(Made { problem: *problem, gpu: ordinal, workspace, plan });
         Ok(plan)
     })
 }

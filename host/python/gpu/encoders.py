@@ -74,15 +74,19 @@ def attention_milliseconds(call):
     return sum(event.device_time_total for event in kernels) / 1000, sorted({event.key[:80] for event in kernels})
 
 
+def packed_by_fa2(module, query, key, value, mask, scaling=None, cu_seq_lens_q=None, max_length_q=None, **_):
+    """Packed sequences by FlashAttention-2, as transformers calls an attention."""
+    from fa512.transformers import _by_pytorch
+
+    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    return _by_pytorch.attention_varlen(q, k, v, cu_seq_lens_q, max_length_q, False, scaling, None)[None], None
+
+
 def host_time_in_models(run):
     """Host time, µs, of one attention as transformers calls it: 6 heads of 64, as in an encoder of MiniLM's size."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    from fa512.transformers import _by_pytorch, attention_forward
-
-    def packed_by_fa2(tensors):
-        q, k, v = (tensor[0].transpose(0, 1) for tensor in tensors)
-        return _by_pytorch.attention_varlen(q, k, v, lengths, 64, False, 0.125, None)[None]
+    from fa512.transformers import attention_forward
 
     def own(tensors, padding=None, **more):
         return attention_forward(False, module, *tensors, padding, 0.0, 0.125, **more)
@@ -100,7 +104,7 @@ def host_time_in_models(run):
         "fa512, padded": lambda: own(batch, padding),
         "SDPA, padded": lambda: sdpa_attention_forward(module, *batch, mask, 0.0, 0.125, False),
         "fa512, packed": lambda: own(rows, **packed),
-        "FA2, packed": lambda: packed_by_fa2(rows),
+        "FA2, packed": lambda: packed_by_fa2(module, *rows, None, 0.125, **packed),
     }
     found = {}
     for name, mode in {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}.items():

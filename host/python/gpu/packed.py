@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import fa512
 import fa512.torch
 from common import TYPES, device, gpu_milliseconds, inputs, reference, require, require_close, require_close_lse, run_of
-from encoders import encoder
+from encoders import encoder, packed_by_fa2
 
 OPERATOR = torch.ops.fa512.attention_varlen.default
 
@@ -260,12 +260,6 @@ def times(run):
 def encoders(run):
     """BERT-base and an encoder of MiniLM's size on 64 texts: padded and packed, ours and PyTorch's, model time in ms."""
     from transformers import AttentionInterface
-
-    from fa512.transformers import _by_pytorch
-
-    def packed_by_fa2(module, query, key, value, mask, scaling=None, cu_seq_lens_q=None, max_length_q=None, **_):
-        q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-        return _by_pytorch.attention_varlen(q, k, v, cu_seq_lens_q, max_length_q, False, scaling, None)[None], None
 
     AttentionInterface.register("fa2_packed", packed_by_fa2)
     place, found = device(run.dry), {}

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from .. import _native
-from ._direct import without_dispatcher
 from ._library import (
     ALIGN,
     BOTTOM_RIGHT,
@@ -43,7 +42,7 @@ from ._scores import (
 )
 
 _LIMITS = f"{OPTIONS}, {ALIGN}"
-_attention, _attention_with_lse, _attention_backward = define("attention", f"{_LIMITS}, {SCORES}, {BIAS}", _LIMITS)
+define("attention", f"{_LIMITS}, {SCORES}, {BIAS}", _LIMITS)
 
 
 def why_not(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
@@ -138,9 +137,7 @@ def _backward(
     return tuple(gradient.transpose(1, 2) for gradient in gradients)  # type: ignore[return-value]
 
 
-implement("attention", forward_cuda, forward_with_lse_cuda, _backward)
-_forward = without_dispatcher(forward_cuda, _attention)
-_forward_with_lse = without_dispatcher(forward_with_lse_cuda, _attention_with_lse)
+_forward, _forward_with_lse = implement("attention", forward_cuda, forward_with_lse_cuda, _backward)
 
 
 # Fake implementations: outputs without computation.

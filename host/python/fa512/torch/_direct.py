@@ -1,6 +1,6 @@
 """Calls of the kernels without PyTorch's dispatcher, where nothing would notice that it is left out.
 
-The dispatcher takes about half as long on the host as the call itself. A model calls attention in every layer, and small models wait for the host.
+The dispatcher takes the host about as long as the call itself. A model calls attention in every layer, and small models wait for the host.
 """
 
 from __future__ import annotations

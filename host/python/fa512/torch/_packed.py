@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from .. import _native
-from ._direct import without_dispatcher
 from ._library import (
     ALIGN,
     BOTTOM_RIGHT,
@@ -38,7 +37,7 @@ from ._scores import SCORES, of_flash_attn, why_no_gradient_of_scores, why_not_s
 _KEYS = f"Tensor? cu_seqlens_k=None, SymInt? max_seqlen_k=None, {ALIGN}"
 _SEQUENCES = f"Tensor cu_seqlens, SymInt max_seqlen, {OPTIONS}, {SCORES}, {_KEYS}"
 _LENGTHS = f"Tensor cu_seqlens, Tensor? cu_seqlens_k, SymInt max_seqlen, SymInt? max_seqlen_k, {OPTIONS}"
-_attention, _attention_with_lse, _attention_backward = define("attention_varlen", _SEQUENCES, _LENGTHS)
+define("attention_varlen", _SEQUENCES, _LENGTHS)
 
 
 def why_not_varlen(
@@ -145,9 +144,7 @@ def backward(
     )
 
 
-implement("attention_varlen", forward_cuda, _forward_with_lse_cuda, backward)
-_forward = without_dispatcher(forward_cuda, _attention)
-_forward_with_lse = without_dispatcher(_forward_with_lse_cuda, _attention_with_lse)
+_forward, _forward_with_lse = implement("attention_varlen", forward_cuda, _forward_with_lse_cuda, backward)
 
 
 # Fake implementations: outputs without computation.

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from .. import _native
 from ._batched import Options
-from ._direct import without_dispatcher
 from ._library import (
     ALIGN,
     OPTIONS,
@@ -36,9 +35,7 @@ from ._register import (
 from ._scores import SCORES, why_no_gradient_of_scores, why_not_scores
 
 _LENGTHS = "Tensor? seqused_q, Tensor? seqused_k"
-_attention, _attention_with_lse, _attention_backward = define(
-    "attention_padded", f"{_LENGTHS}, {OPTIONS}, {ALIGN}, {SCORES}", f"{_LENGTHS}, {OPTIONS}"
-)
+define("attention_padded", f"{_LENGTHS}, {OPTIONS}, {ALIGN}, {SCORES}", f"{_LENGTHS}, {OPTIONS}")
 
 _HEADS = 2
 
@@ -152,9 +149,7 @@ def backward(
     )
 
 
-implement("attention_padded", forward_cuda, _forward_with_lse_cuda, backward)
-_forward = without_dispatcher(forward_cuda, _attention)
-_forward_with_lse = without_dispatcher(_forward_with_lse_cuda, _attention_with_lse)
+_forward, _forward_with_lse = implement("attention_padded", forward_cuda, _forward_with_lse_cuda, backward)
 
 
 # Fake implementations: outputs without computation.

@@ -7,6 +7,7 @@ from typing import Any, Callable, NamedTuple, Optional
 import torch
 from torch import Tensor
 
+from ._direct import without_dispatcher
 from ._library import BELOW_AUTOCAST, LIBRARY, TAGS, can_shard_heads, cast, needs_gradient, refuse_cpu
 from ._scores import placement, tensors_of
 
@@ -18,7 +19,7 @@ def new_like(tensor: Tensor) -> Tensor:
     return tensor.new_empty(tensor.shape)
 
 
-def define(name: str, options: str, of_backward: str) -> tuple[Any, Any, Any]:
+def define(name: str, options: str, of_backward: str) -> None:
     """The operators `name`, `name`_with_lse and `name`_backward; `options` are their arguments after the tensors."""
     schemas = {
         name: f"({_INPUTS}, {options}) -> Tensor",
@@ -27,15 +28,17 @@ def define(name: str, options: str, of_backward: str) -> tuple[Any, Any, Any]:
     }
     for each, schema in schemas.items():
         LIBRARY.define(each + schema, tags=TAGS)
-    forward, with_lse, backward = (getattr(torch.ops.fa512, each).default for each in schemas)
-    return forward, with_lse, backward
 
 
-def implement(name: str, forward: Callable, with_lse: Callable, backward: Callable) -> None:
-    """Registers the kernels of these operators."""
+def implement(name: str, forward: Callable, with_lse: Callable, backward: Callable) -> tuple[Callable, Callable]:
+    """Registers the kernels of these operators. Returns functions that call `name` and `name`_with_lse, without PyTorch's dispatcher
+    where nothing would notice."""
     for each, kernel in {name: forward, f"{name}_with_lse": with_lse, f"{name}_backward": backward}.items():
         LIBRARY.impl(each, kernel, "CUDA")
         LIBRARY.impl(each, refuse_cpu, "CPU")
+    operators = (getattr(torch.ops.fa512, each).default for each in (name, f"{name}_with_lse"))
+    call, call_with_lse = (without_dispatcher(*pair) for pair in zip((forward, with_lse), operators))
+    return call, call_with_lse
 
 
 def register_fakes(

@@ -178,14 +178,14 @@ def attention_forward(
 def _attempt(
     rows: tuple[Tensor, Tensor, Tensor], padding: Optional[Tensor], options: tuple[Any, ...], softcap: Optional[float]
 ) -> Optional[Tensor]:
-    """The result where the kernels can be called directly; None where they cannot, and where padding is not at the end."""
+    """The result where the kernels can be called directly; None where they cannot, and for a padded batch that is not right-padded."""
     if not is_unobserved(*rows):
         return None
     packing = None if padding is None else _padding.Packing.of(padding)
     if packing is None or packing.is_whole:
         out = attempt(_batched.forward_cuda, *rows, *options, BOTTOM_RIGHT, softcap)
         return None if out is None else out.transpose(1, 2).contiguous()
-    if not packing.is_at_the_end:
+    if not packing.is_right_padded:
         return None
     q, k, v = (tensor.transpose(1, 2) for tensor in rows)
     # Queries and keys have the same lengths, so that both corners are one.

@@ -93,12 +93,12 @@ class Packing:
     _known: deque[tuple[weakref.ref, Optional[int], Packing]] = deque(maxlen=2)
 
     def __init__(self, padding: Tensor) -> None:
-        self.lengths = lengths = padding.sum(dim=1, dtype=torch.int32)
+        self.lengths = padding.sum(dim=1, dtype=torch.int32)
         self.rows = padding.flatten().nonzero().flatten()
-        self.cu_seqlens = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+        self.cu_seqlens = torch.nn.functional.pad(self.lengths.cumsum(0, dtype=torch.int32), (1, 0))
         self.elements, self.longest = padding.numel(), padding.shape[1]
         self._has_gaps: Optional[bool] = None
-        self._is_at_the_end: Optional[bool] = None
+        self._is_right_padded: Optional[bool] = None
 
     @property
     def has_gaps(self) -> bool:
@@ -110,12 +110,12 @@ class Packing:
         return self._has_gaps
 
     @property
-    def is_at_the_end(self) -> bool:
+    def is_right_padded(self) -> bool:
         """Whether all padding follows the tokens of its sequence. Computed once, since it waits for the GPU."""
-        if self._is_at_the_end is None:
+        if self._is_right_padded is None:
             sequence, position = self.rows // self.longest, self.rows % self.longest
-            self._is_at_the_end = bool((position < self.lengths[sequence]).all())
-        return self._is_at_the_end
+            self._is_right_padded = bool((position < self.lengths[sequence]).all())
+        return self._is_right_padded
 
     @classmethod
     def of(cls, padding: Tensor) -> Packing:

@@ -173,6 +173,14 @@ def _by_flash_backward(name, backward):
     return call
 
 
+def ask_no_gpu(add_cleanup):
+    """On a GPU, transformers' attention asks about strides, too; here it must not ask for a GPU. Lasts until the cleanup."""
+    for name in ("why_not", "why_not_varlen"):
+        patch = unittest.mock.patch(f"fa512.torch.{name}_here", getattr(fa512.torch, name))
+        patch.start()
+        add_cleanup(patch.stop)
+
+
 def install():
     _library.impl("attention_varlen", _varlen, "CPU", allow_override=True)
     _library.impl("attention_varlen_with_lse", _varlen_with_lse, "CPU", allow_override=True)

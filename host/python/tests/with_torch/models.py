@@ -20,6 +20,32 @@ def model(attention, dtype=torch.float16, **more):
     return made.eval()
 
 
+def tokens(batch=2, length=12):
+    torch.manual_seed(1)
+    return torch.randint(5, 50, (batch, length))
+
+
+def compare_with_sdpa(mask=None, **more):
+    """Compares a model by fa512 with one by SDPA, where there is no padding."""
+    ids = tokens()
+    with torch.no_grad():
+        own = model("fa512_flash", **more)(ids, attention_mask=mask).last_hidden_state
+        sdpa = model("sdpa", **more)(ids, attention_mask=mask).last_hidden_state
+    keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+    torch.testing.assert_close(own[keep], sdpa[keep], atol=2e-2, rtol=2e-2)
+
+
+def compare_packed(attention="fa512_flash", **more):
+    """Compares a model on two sequences of 5 and 7 tokens, packed, with SDPA on each by itself."""
+    lengths = torch.tensor([0, 5, 12], dtype=torch.int32)
+    ids, positions = tokens(1), torch.tensor([[*range(5), *range(7)]])
+    sequences = {"cu_seq_lens_q": lengths, "cu_seq_lens_k": lengths.clone(), "max_length_q": 7, "max_length_k": 7}
+    with torch.no_grad():
+        own = model(attention, **more)(ids, position_ids=positions, **sequences).last_hidden_state
+        apart = [model("sdpa", **more)(part).last_hidden_state for part in (ids[:, :5], ids[:, 5:])]
+    torch.testing.assert_close(own, torch.cat(apart, dim=1), atol=2e-2, rtol=2e-2)
+
+
 def save_for_sentences(folder):
     """A model and its words, as sentence-transformers loads them."""
     from transformers import BertTokenizer

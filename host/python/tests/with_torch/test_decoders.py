@@ -7,7 +7,7 @@ import unittest.mock
 import torch
 
 import cpu
-import fa512.torch
+from models import tokens
 
 STRICT = "fa512_flash_strict"
 
@@ -20,16 +20,7 @@ def setUpModule():
 
     cpu.install()
     fa512_transformers.register(STRICT, strict=True)
-    # On a GPU it asks about strides, too; here it must not ask for a GPU.
-    for name in ("why_not", "why_not_varlen"):
-        patch = unittest.mock.patch(f"fa512.torch.{name}_here", getattr(fa512.torch, name))
-        patch.start()
-        unittest.addModuleCleanup(patch.stop)
-
-
-def tokens(batch=2, length=12):
-    torch.manual_seed(1)
-    return torch.randint(5, 50, (batch, length))
+    cpu.ask_no_gpu(unittest.addModuleCleanup)
 
 
 def decoder(attention, window=None):

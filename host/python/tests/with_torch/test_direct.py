@@ -8,9 +8,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import cpu
-import fa512.torch
 from fa512.torch import _batched, _direct, _packed, _padded
-from models import model
+from models import compare_packed, compare_with_sdpa, model, tokens
 
 
 def setUpModule():
@@ -49,7 +48,7 @@ class Unobserved(unittest.TestCase):
 
     def test_other_types_are_observed(self):
         with torch.no_grad():
-            self.assertFalse(_direct.is_unobserved(torch.nn.Buffer(torch.ones(2)).as_subclass(torch.nn.Parameter)))
+            self.assertFalse(_direct.is_unobserved(torch.nn.Parameter(torch.ones(2))))
 
     def test_whatever_sees_operators_observes(self):
         contexts = {
@@ -85,11 +84,6 @@ class Unobserved(unittest.TestCase):
             self.assertFalse(_direct.is_unobserved(torch.ones(2)))
 
 
-def tokens(batch=2, length=12):
-    torch.manual_seed(1)
-    return torch.randint(5, 50, (batch, length))
-
-
 class Transformers(unittest.TestCase):
     """Models whose attention calls the kernels: those of the operators on the CPU."""
 
@@ -101,10 +95,7 @@ class Transformers(unittest.TestCase):
             patch = unittest.mock.patch.object(module, "forward_cuda", self.recorded(kernel))
             patch.start()
             self.addCleanup(patch.stop)
-        for name in ("why_not", "why_not_varlen"):
-            patch = unittest.mock.patch(f"fa512.torch.{name}_here", getattr(fa512.torch, name))
-            patch.start()
-            self.addCleanup(patch.stop)
+        cpu.ask_no_gpu(self.addCleanup)
 
     def recorded(self, kernel):
         def call(*arguments):
@@ -113,17 +104,9 @@ class Transformers(unittest.TestCase):
 
         return call
 
-    def compare(self, mask=None, **more):
-        ids = tokens()
-        with torch.no_grad():
-            own = model("fa512_flash", **more)(ids, attention_mask=mask).last_hidden_state
-            sdpa = model("sdpa", **more)(ids, attention_mask=mask).last_hidden_state
-        keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
-        torch.testing.assert_close(own[keep], sdpa[keep], atol=2e-2, rtol=2e-2)
-
     def test_batches_of_one_length(self):
-        self.compare()
-        self.compare(mask=torch.ones(2, 12, dtype=torch.long))
+        compare_with_sdpa()
+        compare_with_sdpa(mask=torch.ones(2, 12, dtype=torch.long))
         self.assertEqual(self.called, ["_forward"] * 4)
 
     def test_padding_at_the_end_is_computed_in_place_and_other_padding_packed(self):
@@ -132,7 +115,7 @@ class Transformers(unittest.TestCase):
             mask[1, padding] = 0
             self.called.clear()
             cpu.calls()
-            self.compare(mask=mask)
+            compare_with_sdpa(mask=mask)
             self.assertEqual(self.called, kernels, padding)
             self.assertEqual(cpu.calls(), ["attention_padded" if kernels else "attention_varlen"] * 2, padding)
 
@@ -151,18 +134,12 @@ class Transformers(unittest.TestCase):
         self.assertFalse(out[~mask].any(), "padding has zeros")
 
     def test_packed_sequences(self):
-        lengths = torch.tensor([0, 5, 12], dtype=torch.int32)
-        ids, positions = tokens(1), torch.tensor([[*range(5), *range(7)]])
-        sequences = {"cu_seq_lens_q": lengths, "cu_seq_lens_k": lengths, "max_length_q": 7, "max_length_k": 7}
-        with torch.no_grad():
-            own = model("fa512_flash")(ids, position_ids=positions, **sequences).last_hidden_state
-            apart = [model("sdpa")(part).last_hidden_state for part in (ids[:, :5], ids[:, 5:])]
-        torch.testing.assert_close(own, torch.cat(apart, dim=1), atol=2e-2, rtol=2e-2)
+        compare_packed()
         self.assertEqual(self.called, ["_varlen"] * 2)
 
     def test_what_a_kernel_refuses_is_computed_as_before(self):
         with self.assertLogs("fa512.transformers") as logs:
-            self.compare(heads=32)
+            compare_with_sdpa(heads=32)
         self.assertIn("head size of 4", logs.output[0])
 
     def test_a_model_that_trains_has_its_gradient(self):

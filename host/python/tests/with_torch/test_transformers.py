@@ -12,7 +12,7 @@ import torch
 
 import cpu
 import fa512.torch
-from models import model, save_for_sentences
+from models import compare_packed, compare_with_sdpa, model, save_for_sentences, tokens
 
 
 def setUpModule():
@@ -21,16 +21,7 @@ def setUpModule():
     from fa512.transformers._attention import _warned as warned
 
     cpu.install()
-    # On a GPU it asks about strides, too; here it must not ask for a GPU.
-    for name in ("why_not", "why_not_varlen"):
-        patch = unittest.mock.patch(f"fa512.torch.{name}_here", getattr(fa512.torch, name))
-        patch.start()
-        unittest.addModuleCleanup(patch.stop)
-
-
-def tokens(batch=2, length=12):
-    torch.manual_seed(1)
-    return torch.randint(5, 50, (batch, length))
+    cpu.ask_no_gpu(unittest.addModuleCleanup)
 
 
 class Transformers(unittest.TestCase):
@@ -38,17 +29,9 @@ class Transformers(unittest.TestCase):
         cpu.calls()
         warned.clear()
 
-    def compare(self, mask=None, **more):
-        ids = tokens()
-        with torch.no_grad():
-            own = model("fa512_flash", **more)(ids, attention_mask=mask).last_hidden_state
-            sdpa = model("sdpa", **more)(ids, attention_mask=mask).last_hidden_state
-        keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
-        torch.testing.assert_close(own[keep], sdpa[keep], atol=2e-2, rtol=2e-2)
-
     def test_equal_lengths_are_computed(self):
-        self.compare()
-        self.compare(mask=torch.ones(2, 12, dtype=torch.long))
+        compare_with_sdpa()
+        compare_with_sdpa(mask=torch.ones(2, 12, dtype=torch.long))
         self.assertEqual(cpu.calls(), ["attention"] * 4)
 
     def test_bfloat16_is_computed(self):
@@ -64,7 +47,7 @@ class Transformers(unittest.TestCase):
         for padding in (slice(7, None), slice(None, 5), slice(3, 4)):
             mask = torch.ones(2, 12, dtype=torch.long)
             mask[1, padding] = 0
-            self.compare(mask=mask)
+            compare_with_sdpa(mask=mask)
             self.assertEqual(cpu.calls(), ["attention_varlen"] * 2)
 
     def test_the_rows_of_a_mask_are_looked_for_once(self):
@@ -98,13 +81,13 @@ class Transformers(unittest.TestCase):
         mask = torch.ones(2, 12, dtype=torch.long)
         mask[1, 7:] = 0
         with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
-            self.compare(mask=mask, heads=32)
+            compare_with_sdpa(mask=mask, heads=32)
         self.assertEqual(len(logs.output), 1)
         self.assertIn("head size of 4", logs.output[0])
 
     def test_another_head_size_goes_to_sdpa(self):
         with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
-            self.compare(heads=32)
+            compare_with_sdpa(heads=32)
         self.assertEqual(len(logs.output), 1)
         self.assertIn("head size of 4", logs.output[0])
 
@@ -124,28 +107,18 @@ class Transformers(unittest.TestCase):
             self.assertEqual(cpu.calls().count("attention_backward"), expected)
             self.assertIsNotNone(trained.encoder.layer[0].attention.self.query.weight.grad)
 
-    def packed(self, attention="fa512_flash", **more):
-        """A model on two sequences of 5 and 7 tokens, packed, and on each by itself."""
-        lengths = torch.tensor([0, 5, 12], dtype=torch.int32)
-        ids, positions = tokens(1), torch.tensor([[*range(5), *range(7)]])
-        sequences = {"cu_seq_lens_q": lengths, "cu_seq_lens_k": lengths.clone(), "max_length_q": 7, "max_length_k": 7}
-        with torch.no_grad():
-            own = model(attention, **more)(ids, position_ids=positions, **sequences).last_hidden_state
-            apart = [model("sdpa", **more)(part).last_hidden_state for part in (ids[:, :5], ids[:, 5:])]
-        torch.testing.assert_close(own, torch.cat(apart, dim=1), atol=2e-2, rtol=2e-2)
-
     def test_packed_batches_are_computed(self):
-        self.packed()
+        compare_packed()
         self.assertEqual(cpu.calls(), ["attention_varlen"] * 2)
 
     def test_packed_batches_of_another_head_size_go_to_pytorch(self):
         with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
-            self.packed(heads=32)
+            compare_packed(heads=32)
         self.assertEqual(len(logs.output), 1)
         self.assertIn("head size of 4", logs.output[0])
         fa512_transformers.register("fa512_flash_strict", strict=True)
         with self.assertRaisesRegex(ValueError, "fa512: query has a head size of 4"):
-            self.packed("fa512_flash_strict", heads=32)
+            compare_packed("fa512_flash_strict", heads=32)
 
     def test_windows_of_packed_batches(self):
         from fa512.transformers import _by_pytorch

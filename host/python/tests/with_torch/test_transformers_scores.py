@@ -7,7 +7,6 @@ import unittest.mock
 import torch
 
 import cpu
-import fa512.torch
 from by_hand import by_hand
 
 CLOSE = {"atol": 2e-3, "rtol": 2e-3}
@@ -18,10 +17,7 @@ def setUpModule():
     from fa512.transformers._attention import attention_forward
 
     cpu.install()
-    for name in ("why_not", "why_not_varlen"):
-        patch = unittest.mock.patch(f"fa512.torch.{name}_here", getattr(fa512.torch, name))
-        patch.start()
-        unittest.addModuleCleanup(patch.stop)
+    cpu.ask_no_gpu(unittest.addModuleCleanup)
 
 
 class Attention(unittest.TestCase):
