@@ -97,7 +97,8 @@ pub fn flash_attn_alibi_windowed_softcap(
 /// `seqlens_k` is the same for K and V, whose sequences may have other lengths; a causal mask is bottom-right aligned
 /// in each. If the lengths are equal, pass the same tensor as both. The host does not wait for the lengths. A query
 /// whose sequence has no key gets zeros. Whatever the lengths are, nothing outside the tensors is read or written, and
-/// no sequence affects another's result. Rows that belong to no sequence are undefined.
+/// no sequence affects another's result. Rows before the first sequence and behind the last
+/// get zeros.
 ///
 /// # Errors
 /// As for [`flash_attn`], and when the lengths have the wrong type or shape.

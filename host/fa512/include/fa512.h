@@ -59,7 +59,7 @@ enum {
     FA512_BOTTOM_RIGHT = 4,      /* align the last query with the last key; default: the first with the first */
     FA512_KEY_LENGTHS = 8,       /* packed sequences whose K and V have their own lengths: fa512_forward_lengths */
     FA512_PADDED = 16,           /* batch entries may use fewer rows than they have: fa512_forward_lengths */
-    FA512_SLOPES_PER_BATCH = 32  /* alibi_slopes are [batch, heads]; default: [heads] */
+    FA512_SLOPES_PER_BATCH = 32  /* alibi_slopes are [batch, heads], or [sequences, heads] of packed sequences; default: [heads] */
 };
 
 /* Strides of a tensor [batch, heads, sequence, head_dim], in elements. The last dimension is contiguous; strides are
@@ -152,8 +152,8 @@ int32_t fa512_forward(const fa512_problem *problem, const void *q, const void *k
 /* fa512_forward for packed sequences. Sequence s has rows cu_seqlens[s] up to cu_seqlens[s + 1] of Q, K, V and O, and attends
  * only to itself. In the problem, batch is 1, `sequence` is the total number of rows, and `sequences` is set. cu_seqlens is
  * the device address of int32_t [sequences + 1]. Only the kernel reads it, so the host does not wait. Whatever it holds,
- * nothing outside the tensors is read or written, and no sequence affects another's result. Rows of O and LSE (float
- * [heads, rows]) that belong to no sequence are not written. */
+ * nothing outside the tensors is read or written, and no sequence affects another's result. Rows before the first sequence
+ * and behind the last get zeros in O and -infinity in LSE (float [heads, rows]). */
 int32_t fa512_forward_varlen(const fa512_problem *problem, const void *q, const void *k, const void *v,
                              const int32_t *cu_seqlens, void *o, float *lse, struct CUstream_st *stream);
 

@@ -62,7 +62,7 @@ mod sealed {
 pub struct ScoreTensors<'a, T> {
     /// The bias, of the type of Q. Its first element belongs to batch entry 0, head 0, query 0 and key 0.
     pub bias: Option<CudaView<'a, T>>,
-    /// The ALiBi slopes, `[H]` or `[B,H]`.
+    /// The ALiBi slopes, `[H]` or `[B,H]`; of packed sequences `[H]` or `[sequences,H]`.
     pub alibi_slopes: Option<CudaView<'a, f32>>,
 }
 
@@ -136,7 +136,7 @@ pub fn forward_modified<T: Number>(
 /// `cu_seqlens[s + 1]` of Q, K, V and O.
 ///
 /// Only the kernel reads `cu_seqlens`; the host does not wait for it. Whatever it holds, nothing outside the slices
-/// is read or written. Rows that belong to no sequence are not written.
+/// is read or written. Rows before the first sequence and behind the last get zeros, and an LSE of −∞.
 ///
 /// # Errors
 /// As for [`forward`], and when the problem is not packed.
@@ -297,7 +297,7 @@ unsafe fn put<T: Number>(
         check(Tensor::Bias, bias, score_mod.bias_extent(shape).unwrap_or(0), stream)?;
     }
     if let Some(slopes) = alibi_slopes {
-        check(Tensor::Slopes, slopes, score_mod.slopes(shape).unwrap_or(0), stream)?;
+        check(Tensor::Slopes, slopes, score_mod.slopes(shape, problem.packing()).unwrap_or(0), stream)?;
     }
     bind(stream)?;
     let plan = Plan::with_workspace(&problem, &Gpu::current()?)?;

@@ -1,14 +1,17 @@
 //! `forward` and what goes with it: options, support queries, loading in advance.
 
+use contract::config::ELEMENT_BYTES;
 use contract::parts::Workspace;
 use contract::plan::Addresses;
 use contract::problem::Problem;
+use contract::refusal::Tensor;
+use contract::view::View;
 
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::gpu::{self, Gpu};
-use crate::memory::Place;
-use crate::plan::Plan;
+use crate::memory::{self, Place};
+use crate::plan::{LSE_ELEMENT_BYTES, Plan};
 use crate::recent;
 use crate::select;
 use crate::stream::Stream;
@@ -98,6 +101,59 @@ pub fn warm_up(problems: &[Problem]) -> Result<(), Error> {
 pub unsafe fn forward(problem: &Problem, addresses: Addresses, stream: Stream) -> Result<(), Error> {
     // SAFETY: passed on to the caller.
     unsafe { forward_with(problem, addresses, stream, Options::default()) }
+}
+
+/// Writes what queries get that have no key, asynchronously on `stream`: zeros to O of `problem`, which lies at address `o`, and −∞ to LSE, if
+/// its address is given. Every row is written, also those of packed sequences and padded batches that `seqused_q` excludes.
+///
+/// For tensors K and V without rows, of which there is no [`Problem`]: K and V of this one do not matter.
+///
+/// # Errors
+/// When there is no current context, the stream or memory does not belong to it, memory is shorter than its tensor, or the driver refuses.
+///
+/// # Safety
+/// As for [`forward_with`].
+pub unsafe fn forward_without_keys(
+    problem: &Problem,
+    o: u64,
+    lse: Option<u64>,
+    stream: Stream,
+    options: Options,
+) -> Result<(), Error> {
+    let driver = Driver::get()?;
+    let context = gpu::current_context(driver)?;
+    stream.check_context(driver, context)?;
+    let (shape, View { offset, strides }) = (problem.shape(), problem.views().o);
+    let first = o.saturating_add(offset * ELEMENT_BYTES);
+    let lse_bytes = shape.rows() as u64 * LSE_ELEMENT_BYTES;
+    if options.check_pointers {
+        let gpu = Gpu::of_current_context(driver)?;
+        let place = Place { context, gpu: gpu.ordinal().ok_or(Error::OtherGpu { planned: None })? };
+        memory::check(driver, place, Tensor::O, first, problem.extent(Tensor::O) * ELEMENT_BYTES)?;
+        if let Some(lse) = lse {
+            memory::check(driver, place, Tensor::Lse, lse, lse_bytes)?;
+        }
+    }
+    // Rows of words, `pitch` bytes apart.
+    let fill = |start: u64, pitch: u64, value: u32, [words, rows]: [u32; 2]| {
+        let [pitch, words, rows] = [pitch as usize, words as usize, rows as usize];
+        // SAFETY: rows of O or of LSE, which the caller vouches for, or which were checked.
+        let code = unsafe { (driver.call.memset_2d)(start, pitch, value, words, rows, stream.handle()) };
+        driver.check(code, || "filling the results of queries without keys")
+    };
+    let row_bytes = u64::from(shape.head_dim) * ELEMENT_BYTES;
+    let pitch = if shape.sequence > 1 { strides.row * ELEMENT_BYTES } else { row_bytes };
+    for (batch, head) in (0..shape.batch).flat_map(|batch| (0..shape.heads).map(move |head| (batch, head))) {
+        let start = first + (u64::from(batch) * strides.batch + u64::from(head) * strides.head) * ELEMENT_BYTES;
+        fill(start, pitch, 0, [(row_bytes / 4) as u32, shape.sequence])?;
+    }
+    let Some(lse) = lse else { return Ok(()) };
+    let pitch = u64::from(shape.sequence) * LSE_ELEMENT_BYTES;
+    for entry in 0..u64::from(shape.batch) {
+        let start = lse + entry * u64::from(shape.heads) * pitch;
+        fill(start, pitch, f32::NEG_INFINITY.to_bits(), [shape.sequence, shape.heads])?;
+    }
+    Ok(())
 }
 
 /// [`forward`] with other options.

@@ -42,7 +42,7 @@ pub use contract::view::{Layout, View, Views};
 
 pub use context::Entered;
 pub use error::{Error, ErrorKind, MemoryProblem};
-pub use forward::{Options, Support, forward, forward_with, supports, warm_up};
+pub use forward::{Options, Support, forward, forward_with, forward_without_keys, supports, warm_up};
 pub use gpu::Gpu;
 pub use module::{Module, ModuleKernel};
 pub use plan::{Launch, Plan};

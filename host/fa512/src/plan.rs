@@ -17,7 +17,7 @@ use crate::stream::Stream;
 use crate::submit::{encode_tensor_maps, submit};
 
 /// Bytes of an LSE element, an f32.
-const LSE_ELEMENT_BYTES: u64 = 4;
+pub const LSE_ELEMENT_BYTES: u64 = 4;
 
 /// A planned launch for a problem on a GPU, without the addresses of its tensors. A plain value: it may be kept,
 /// copied, and used from many threads.
@@ -118,7 +118,7 @@ impl Plan {
         if let Some((elements, bias)) = score_mod.bias_extent(shape).zip(addresses.bias) {
             memory::check(driver, place, Tensor::Bias, bias, elements * ELEMENT_BYTES)?;
         }
-        if let Some((elements, slopes)) = score_mod.slopes(shape).zip(addresses.alibi_slopes) {
+        if let Some((elements, slopes)) = score_mod.slopes(shape, problem.packing()).zip(addresses.alibi_slopes) {
             memory::check(driver, place, Tensor::Slopes, slopes, elements * SLOPE_BYTES)?;
         }
         if let Some(workspace) = addresses.workspace.filter(|_| self.workspace_bytes() > 0) {

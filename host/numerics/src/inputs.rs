@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use crate::element::{Bits, Element, Encoding};
 use crate::rows::Rows;
 use crate::{Invalid, Result};
-use contract::problem::{Problem, Shape};
+use contract::problem::{Problem, Shape, Slopes};
 use contract::refusal::Tensor;
 use contract::view::View;
 
@@ -50,7 +50,7 @@ impl Inputs {
     ) -> Result<Self> {
         let (score_mod, shape) = (problem.score_mod(), problem.shape());
         let bias = score_mod.bias_extent(shape).map(|elements| vec![0; elements as usize].into());
-        let slopes = score_mod.slopes(shape).map(|count| vec![0.0; count as usize].into());
+        let slopes = score_mod.slopes(shape, problem.packing()).map(|count| vec![0.0; count as usize].into());
         let inputs = Self { problem, q: q.into(), k: k.into(), v: v.into(), sequences: None, bias, slopes };
         for ((tensor, view), storage) in problem.views().named().into_iter().zip(inputs.storages()) {
             let needed = u128::from(view.offset) + u128::from(problem.extent(tensor));
@@ -85,7 +85,7 @@ impl Inputs {
         let (score_mod, bias_of) =
             (problem.score_mod(), |elements| score_values::bias(elements, element, distribution, seed));
         let bias = score_mod.bias_extent(shape).map(bias_of).map(Arc::from);
-        let slopes = score_mod.slopes(shape).map(|count| score_values::slopes(count, shape.heads).into());
+        let slopes = slopes(&problem);
         Ok(Self { bias, slopes, ..Self::new(problem, q, k, v)? })
     }
 
@@ -104,7 +104,7 @@ impl Inputs {
     pub fn with_score_mod(self, bias: Option<Arc<[Bits]>>, slopes: Option<Arc<[f32]>>) -> Result<Self> {
         let (score_mod, shape) = (self.problem.score_mod(), self.problem.shape());
         let given = (bias.as_ref().map(|bias| bias.len() as u64), slopes.as_ref().map(|slopes| slopes.len() as u64));
-        let needed = (score_mod.bias_extent(shape), score_mod.slopes(shape));
+        let needed = (score_mod.bias_extent(shape), score_mod.slopes(shape, self.problem.packing()));
         if given != needed {
             return Err(Invalid(format!("bias and slopes have {given:?} elements, and the problem's {needed:?}")));
         }
@@ -128,20 +128,24 @@ impl Inputs {
         self.bias.as_ref().map(|bias| row_of(bias, view, keys, batch, head, row))
     }
 
-    /// The ALiBi slope of a head; 0 without ALiBi.
+    /// The ALiBi slope of a head of a batch entry, or of a sequence; 0 without ALiBi.
     pub fn slope(&self, batch: u32, head: u32) -> f64 {
         let heads = self.problem.shape().heads as usize;
         let of = |slopes: &[f32]| slopes[(batch as usize * heads + head as usize) % slopes.len()];
         self.slopes().map_or(0.0, |slopes| of(slopes).into())
     }
 
-    /// The same rows as the sequences described by `lengths`.
+    /// The same rows as the sequences described by `lengths`. Slopes per batch entry become the generated ones per sequence.
     ///
     /// # Errors
     /// As for [`Lengths::apply`].
     pub fn with_lengths(self, lengths: &Lengths) -> Result<Self> {
         let (problem, sequences) = lengths.apply(self.problem)?;
-        Ok(Self { problem, sequences: Some(sequences.into()), ..self })
+        let slopes = match problem.score_mod().alibi {
+            Some(Slopes::PerBatchAndHead) => slopes(&problem),
+            Some(Slopes::PerHead) | None => self.slopes,
+        };
+        Ok(Self { problem, sequences: Some(sequences.into()), slopes, ..self })
     }
 
     /// The same sequences where the device has `elements` as array `tensor`. They may be bad: negative, decreasing, beyond the
@@ -245,6 +249,12 @@ impl Inputs {
     pub fn v_row(&self, batch: u32, head: u32, row: u32) -> &[Bits] {
         row_of(&self.v, self.problem.views().v, self.columns(), batch, head, row)
     }
+}
+
+/// The generated ALiBi slopes of a problem, if it has any.
+fn slopes(problem: &Problem) -> Option<Arc<[f32]>> {
+    let (shape, count) = (problem.shape(), problem.score_mod().slopes(problem.shape(), problem.packing()));
+    count.map(|count| score_values::slopes(count, shape.heads).into())
 }
 
 /// A row of a tensor of `columns` columns that lies in `storage` as `view` says.

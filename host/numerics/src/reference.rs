@@ -94,10 +94,12 @@ impl Reference {
         let head_rows = reference.rows.par_chunks_mut(sequence);
         head_elements.zip(head_rows).enumerate().for_each(|(index, (elements, rows))| {
             let (batch, head) = (index as u32 / heads, index as u32 % heads);
-            for sequence in inputs.sequences() {
+            for (number, sequence) in (0..).zip(inputs.sequences()) {
                 let own = sequence.rows.start as usize..sequence.rows.end as usize;
                 let results = (&mut elements[own.start * columns..own.end * columns], &mut rows[own]);
-                attend_in_sequence(inputs, (batch, head), sequence, results, &progress);
+                // A batch has one sequence, and sequences are of one batch.
+                let slope = inputs.slope(batch + number, head);
+                attend_in_sequence(inputs, (batch, head), slope, sequence, results, &progress);
             }
         });
         reference
@@ -108,6 +110,7 @@ impl Reference {
 fn attend_in_sequence(
     inputs: &Inputs,
     (batch, head): (u32, u32),
+    slope: f64,
     Sequence { rows: own, keys: of_sequence }: Sequence,
     (elements, rows): (&mut [ElementReference], &mut [RowReference]),
     progress: impl Fn(u64) + Sync,
@@ -125,7 +128,7 @@ fn attend_in_sequence(
             let attended = inputs.attended_keys(index);
             let attended = attended.start as usize..attended.end as usize;
             let position = first_position + i64::from(index - own.start);
-            let scores = RowScores::new(inputs, (batch, head), index, position);
+            let scores = RowScores::new(inputs, (batch, head), slope, index, position);
             *row = keys.attend(&q, &scores, attended, &mut space, elements);
         }
         progress(rows.len() as u64);

@@ -21,7 +21,7 @@ pub struct ForwardArgs {
     pub k: u64,
     /// V, `[B,H,S,D]` by `v_strides`, 16-byte aligned.
     pub v: u64,
-    /// O, `[B,H,S,D]` by `o_strides`, 16-byte aligned; every element is written.
+    /// O, `[B,H,S,D]` by `o_strides`, 16-byte aligned; every element is written, except rows that `seqused_q` excludes.
     pub o: u64,
     /// Log-sum-exp, f32, `[B,H,S]` contiguous, natural logarithm; 0 if not requested.
     pub lse: u64,
@@ -102,7 +102,7 @@ pub struct ScoreModArgs {
     pub softcap_exponent: f32,
     /// `log2(e) / scale_log2`: factor on terms that are added to scores before `scale_log2` is applied.
     pub inverse_scale: f32,
-    /// Slopes per batch entry: H, or 0 if all batch entries share them.
+    /// Slopes per batch entry, or per packed sequence: H, or 0 if all share them.
     pub slopes_batch: u32,
     /// Key position of query 0, for ALiBi's distances.
     pub first_position: i32,

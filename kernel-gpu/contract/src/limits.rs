@@ -9,8 +9,9 @@ pub const MAXIMUM_HEAD_DIM: u32 = 128;
 /// "Technical Specifications").
 pub const MAXIMUM_WORK_ITEMS: u64 = (1 << 31) - 1;
 
-/// Largest scale: up to it, no finite fp16 Q and K make a score overflow f32 (128 · 65504² · 1e26 · log2 e < 2¹²⁸).
-pub const MAXIMUM_SCALE: f64 = 1e26;
+/// Largest scale: up to it, the scores of standard normal Q and K are ones that f32 resolves
+/// (docs/use/README.md#edges), and no finite fp16 Q and K make one overflow.
+pub const MAXIMUM_SCALE: f64 = 1e5;
 /// Smallest effective scale; a smaller one (also 0) is replaced by it. It makes every finite score 0 to working precision,
 /// and −∞ · scale is still −∞.
 pub const MINIMUM_SCALE: f64 = f32::MIN_POSITIVE as f64;

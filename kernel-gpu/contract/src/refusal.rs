@@ -118,8 +118,6 @@ pub enum Refusal {
     },
     /// Packed sequences have a bias.
     PackedBias,
-    /// Packed sequences have ALiBi slopes per batch entry.
-    PackedSlopes,
     /// The kernel copies a bias 16 bytes at a time, and not all of its rows are apart by multiples of that.
     UnalignedBias,
     /// The kernel supports score modifications and the problem has none, or vice versa.
@@ -332,9 +330,6 @@ impl fmt::Display for Refusal {
             Refusal::PackedBias => formatter.write_str(
                 "packed sequences cannot have a bias, which has a row for each query of a batch (ALiBi and softcap work)",
             ),
-            Refusal::PackedSlopes => {
-                formatter.write_str("alibi_slopes of packed sequences are [heads], the same for all sequences")
-            }
             Refusal::UnalignedBias => formatter
                 .write_str("copies 16 bytes of the bias at a time; its strides must be multiples of 8 elements for that"),
             Refusal::OtherScores { computed: Scores::Modified } => {

@@ -180,3 +180,105 @@ impl Views {
         [(Tensor::Q, self.q), (Tensor::K, self.k), (Tensor::V, self.v), (Tensor::O, self.o)]
     }
 }
+
+/// The rows of a tensor in memory, in bytes.
+pub(crate) struct RowsAt {
+    start: u64,
+    row_bytes: u64,
+    /// In each dimension the distance to the next row, and how many follow the first.
+    steps: [(u64, u64); 3],
+}
+
+impl RowsAt {
+    /// The rows of a tensor with this view, whose first element is at `start`.
+    pub(crate) fn new(start: u64, view: View, shape: Shape) -> Self {
+        let mut steps = [(0, 0); 3];
+        for (step, (_, size, stride)) in steps.iter_mut().zip(view.dimensions(shape)) {
+            *step = (stride.saturating_mul(ELEMENT_BYTES), size - 1);
+        }
+        Self { start, row_bytes: u64::from(shape.head_dim) * ELEMENT_BYTES, steps }
+    }
+
+    /// Whether no byte is of both, as far as strides tell: false also for some that are apart.
+    ///
+    /// The steps of at least some distance repeat what the shorter ones span. If they are multiples of a period, in which the two spans are
+    /// apart, all rows are.
+    pub(crate) fn are_apart_from(&self, other: &Self) -> bool {
+        let begin = i128::from(other.start) - i128::from(self.start);
+        self.steps.iter().chain(&other.steps).any(|&(least, _)| {
+            let period = gcd(self.period(least), other.period(least));
+            // Where the other's span begins behind the beginning of the own.
+            let behind = if period > 0 { begin.rem_euclid(i128::from(period)) as u64 } else { return false };
+            self.span(least) <= behind && other.span(least) <= period - behind
+        })
+    }
+
+    /// The greatest common divisor of the steps of at least `least`; 0 if there are none.
+    fn period(&self, least: u64) -> u64 {
+        let longer = self.steps.iter().filter(|&&(distance, count)| count > 0 && distance >= least);
+        longer.fold(0, |period, &(distance, _)| gcd(period, distance))
+    }
+
+    /// Bytes from the beginning to the end of what the shorter steps lead to.
+    fn span(&self, least: u64) -> u64 {
+        let shorter = self.steps.iter().filter(|&&(distance, _)| distance < least);
+        shorter.fold(self.row_bytes, |span, &(distance, count)| span.saturating_add(distance.saturating_mul(count)))
+    }
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The rows of 8 elements of a `[2,2,3]` tensor with these strides, in elements.
+    fn rows(start: u64, [batch, head, row]: [u64; 3]) -> RowsAt {
+        let shape = Shape::new(2, 2, 3).with_head_dim(8);
+        RowsAt::new(start * ELEMENT_BYTES, View::new(Strides { batch, head, row }), shape)
+    }
+
+    fn bytes(rows: &RowsAt) -> BTreeSet<u64> {
+        let mut starts = std::vec![rows.start];
+        for (distance, count) in rows.steps {
+            starts = (0..=count).flat_map(|index| starts.iter().map(move |start| start + index * distance)).collect();
+        }
+        starts.into_iter().flat_map(|start| start..start + rows.row_bytes).collect()
+    }
+
+    #[test]
+    fn rows_are_apart_only_if_they_share_no_byte() {
+        let mut apart = 0;
+        let strides: std::vec::Vec<[u64; 3]> = (0..5_u64.pow(3))
+            .map(|index| [index / 25, index / 5 % 5, index % 5].map(|digit| [0, 8, 16, 40, 48][digit as usize]))
+            .collect();
+        for (index, &own) in strides.iter().enumerate() {
+            for start in [64, 72, 80, 88, 104] {
+                let (own, other) = (rows(80, own), rows(start, strides[index * 7 % strides.len()]));
+                let are_apart = own.are_apart_from(&other);
+                assert_eq!(are_apart, other.are_apart_from(&own));
+                assert!(!are_apart || bytes(&own).is_disjoint(&bytes(&other)), "{:?} {:?}", own.steps, other.steps);
+                apart += u32::from(are_apart);
+            }
+        }
+        assert!(apart > 0);
+    }
+
+    #[test]
+    fn interleaved_views_of_one_buffer_are_apart() {
+        // Two tensors in a buffer [B,S,2,H,D], in [B,S,H,2,D] and in [B,H,S,2,D].
+        for (strides, other) in [([96, 8, 32], 16), ([96, 16, 32], 8), ([96, 48, 16], 8)] {
+            let (own, next) = (rows(800, strides), rows(800 + other, strides));
+            assert!(own.are_apart_from(&next) && next.are_apart_from(&own), "{strides:?}");
+            assert!(!own.are_apart_from(&rows(800, strides)) && !own.are_apart_from(&rows(804, strides)));
+        }
+    }
+}

@@ -167,6 +167,7 @@ functions! {
     stream_is_capturing = c"cuStreamIsCapturing": fn(Handle, *mut c_uint);
     stream_synchronize = c"cuStreamSynchronize": fn(Handle);
     thread_exchange_stream_capture_mode = c"cuThreadExchangeStreamCaptureMode": fn(*mut c_uint);
+    memset_2d = c"cuMemsetD2D32Async": fn(u64, usize, c_uint, usize, usize, Handle);
     pointer_get_attributes = c"cuPointerGetAttributes": fn(c_uint, *const c_uint, *const *mut c_void, u64);
     library_load_data = c"cuLibraryLoadData": fn(
         *mut Handle, *const c_void,

@@ -21,18 +21,11 @@ pub struct RowScores<'a> {
 }
 
 impl<'a> RowScores<'a> {
-    /// For row `row` of Q, at position `position` among the keys of its sequence.
-    pub fn new(inputs: &'a Inputs, (batch, head): (u32, u32), row: u32, position: i64) -> Self {
+    /// For row `row` of Q, at position `position` among the keys of its sequence, and the ALiBi slope `slope`.
+    pub fn new(inputs: &'a Inputs, (batch, head): (u32, u32), slope: f64, row: u32, position: i64) -> Self {
         let problem = inputs.problem();
         let ScoreMod { softcap, .. } = *problem.score_mod();
-        Self {
-            inputs,
-            scale: problem.scale(),
-            softcap,
-            slope: inputs.slope(batch, head),
-            position,
-            bias: inputs.bias_row(batch, head, row),
-        }
+        Self { inputs, scale: problem.scale(), softcap, slope, position, bias: inputs.bias_row(batch, head, row) }
     }
 
     /// The score of a key of the sequence, given its product with the row.

@@ -285,7 +285,7 @@ fn draw_scale(random: &mut ChaCha8Rng) -> Option<f64> {
         8 => Some(mantissa * 1e-3),
         9 => Some(mantissa),
         10 => Some(mantissa * 100.0),
-        _ => Some(*[1e4, 1e10, MAXIMUM_SCALE].choose(random).expect("three scales")),
+        _ => Some(*[1e3, 1e4, MAXIMUM_SCALE].choose(random).expect("three scales")),
     }
 }
 
@@ -313,7 +313,7 @@ fn draw_score_mod(random: &mut ChaCha8Rng, target: &Target) -> ScoreModForm {
     let is_packed = target.sequence == Sequence::Packed;
     let caps = [MINIMUM_SOFTCAP, 1.0, 30.0, 50.0, MAXIMUM_SOFTCAP];
     let softcap = random.random_bool(0.25).then(|| *caps.choose(random).expect("there are caps"));
-    let per_batch = random.random() && !is_packed;
+    let per_batch = random.random();
     let slopes = if per_batch { Slopes::PerBatchAndHead } else { Slopes::PerHead };
     let bias = (!is_packed && random.random()).then(|| *BiasForm::ALL.choose(random).expect("there are forms"));
     let alibi = (random.random_bool(0.25) || softcap.is_none() && bias.is_none()).then_some(slopes);

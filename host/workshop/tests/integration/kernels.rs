@@ -6,9 +6,10 @@ use contract::manifest::Entry;
 use contract::problem::{Problem, Shape};
 use contract::view::{Layout, View, Views};
 use workshop::element::{Bits, Encoding};
+use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 
-use crate::support::{Case, multiply, ptx};
+use crate::support::{Case, entries, executor, multiply, ptx};
 
 const MASKS: [Mask; 2] = [Mask::Full, Mask::Causal];
 
@@ -177,6 +178,52 @@ fn first_keys_may_have_no_weight() {
             .for_each(|first| *first = problem.element().encode(f64::NEG_INFINITY));
         let inputs = Inputs::new(problem, filled(4.0), keys, v.clone()).unwrap();
         Case::new(inputs, Distribution::MinusInfinityScores).assert_right_in(true, is_made_for(sequence));
+    }
+}
+
+/// The largest scores for which results are promised, all equal: O is the mean of V, and LSE the score and the logarithm of the number of
+/// keys. f32 has no smaller difference there than 1/8.
+#[test]
+fn equal_scores_may_be_as_large_as_two_to_the_20() {
+    const COLUMNS: f64 = 64.0;
+    let score = 2.0f64.powi(20);
+    for (sequence, swap) in [(70, false), (340, true), (SPECIALISED, false)] {
+        for ((mask, element), sign) in masks_and_types(swap).flat_map(|of| [(of, 1.0), (of, -1.0)]) {
+            let problem = problem(1, 1, sequence, mask, Layout::Bhsd).with_element(element).with_scale(1.0).unwrap();
+            let normal = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
+            let [_, _, v] = normal.storages();
+            let filled = |value: f64| vec![element.encode(value); sequence as usize * normal.columns()];
+            let (q, k) = (filled((score / COLUMNS).sqrt()), filled(sign * (score / COLUMNS).sqrt()));
+            let inputs = Inputs::new(problem, q, k, v.clone()).unwrap();
+            let values: Vec<f64> = v.iter().map(|&bits| element.decode(bits)).collect();
+            let mut mean = vec![0.0; normal.columns()];
+            for (entry, module) in entries(&problem).into_iter().filter(|(entry, _)| is_made_for(sequence)(entry)) {
+                let mut executor = executor();
+                let outputs = Forward::prepare(executor.as_mut(), module, entry, &inputs, true)
+                    .unwrap()
+                    .execute()
+                    .unwrap()
+                    .outputs;
+                for row in 0..sequence as usize {
+                    let keys = if mask == Mask::Causal { row + 1 } else { sequence as usize };
+                    mean.iter_mut().enumerate().for_each(|(column, mean)| {
+                        *mean = values[column..].iter().step_by(normal.columns()).take(keys).sum::<f64>() / keys as f64;
+                    });
+                    let got = outputs.o[row * normal.columns()..].iter().map(|&bits| element.decode(bits));
+                    let tolerance = if element == Element::F16 { 4e-3 } else { 3.2e-2 };
+                    let is_close = got.zip(&mean).all(|(got, mean)| (got - mean).abs() <= tolerance);
+                    assert!(
+                        is_close,
+                        "{}: row {row} of {sequence}, {sign}: {:?} is not the mean {mean:?}",
+                        entry.name,
+                        element.decode(outputs.o[row * 64])
+                    );
+                    let lse = f64::from(outputs.lse.as_ref().unwrap()[row]);
+                    let expected = sign * score + (keys as f64).ln();
+                    assert!((lse - expected).abs() <= 0.5, "{}: LSE of row {row} is {lse}, not {expected}", entry.name);
+                }
+            }
+        }
     }
 }
 

@@ -116,11 +116,20 @@ impl Size {
     /// That of no sequence.
     pub const NOTHING: Self = Self::new(0, 0);
 
+    /// That of a sequence whose elements [do not ascend](super::Sequences::of_ascending): longer than any.
+    pub const OUT_OF_ORDER: Self = Self { strips: u32::MAX, tiles: 1 };
+
     /// That of `rows` queries and `keys` keys.
     #[inline(always)]
     pub const fn new(rows: u32, keys: u32) -> Self {
         let (strips, tiles) = (rows.div_ceil(WARPGROUP_ROWS), keys.div_ceil(Sm90Tma::BLOCK_N));
         Self { strips, tiles: if tiles > 1 { tiles } else { 1 } }
+    }
+
+    /// Whether it is [`Self::OUT_OF_ORDER`].
+    #[inline(always)]
+    pub const fn is_out_of_order(&self) -> bool {
+        self.strips == Self::OUT_OF_ORDER.strips
     }
 
     /// The sizes of two sequences in a word, if each of their numbers fits into a byte.
@@ -153,12 +162,18 @@ impl Survey {
     /// Of no sequence.
     pub const NOTHING: Self = Self { items: 0, least: u32::MAX, most: 1, longest: 0 };
 
+    /// Whether one is [out of order](Size::OUT_OF_ORDER), if the longest of all lanes is `longest`.
+    #[inline(always)]
+    pub const fn is_out_of_order(longest: u32) -> bool {
+        longest == Size::OUT_OF_ORDER.strips
+    }
+
     /// With one more, in items of up to `strips` strips.
     #[inline(always)]
     pub fn and(self, size: Size, strips: u32) -> Self {
         let has_items = size.strips > 0;
         Self {
-            items: self.items + size.strips.div_ceil(strips),
+            items: self.items.wrapping_add(size.strips.div_ceil(strips)),
             least: self.least.min(if has_items { size.tiles } else { u32::MAX }),
             most: self.most.max(if has_items { size.tiles } else { 1 }),
             longest: self.longest.max(size.strips).max(size.tiles),

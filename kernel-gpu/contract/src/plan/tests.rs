@@ -381,9 +381,13 @@ fn changes_of_scores_that_no_kernel_makes_are_refused() {
     let packed = plain.packed(Packing::new(3, 100)).unwrap();
     let bias = ScoreMod { bias: Some(Strides { batch: 0, head: 0, row: 0 }), ..ScoreMod::NONE };
     assert!(refused(packed, bias).contains("packed sequences cannot have a bias"));
-    let slopes = |slopes| ScoreMod { alibi: Some(slopes), ..ScoreMod::NONE };
-    assert!(refused(packed, slopes(Slopes::PerBatchAndHead)).contains("the same for all sequences"));
-    assert!(packed.with_score_mod(slopes(Slopes::PerHead)).is_ok());
+    for (slopes, number) in [(Slopes::PerHead, 2), (Slopes::PerBatchAndHead, 6)] {
+        let score_mod = ScoreMod { alibi: Some(slopes), ..ScoreMod::NONE };
+        assert_eq!(
+            packed.with_score_mod(score_mod).unwrap().score_mod().slopes(packed.shape(), packed.packing()),
+            Some(number)
+        );
+    }
 }
 
 /// The same further apart, for tensors with many keys.

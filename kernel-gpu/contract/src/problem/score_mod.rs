@@ -29,7 +29,7 @@ pub struct ScoreMod {
 pub enum Slopes {
     /// `[H]`: one per head.
     PerHead,
-    /// `[B,H]`: one per head of each batch entry.
+    /// `[B,H]`: one per head of each batch entry; of packed sequences `[sequences,H]`.
     PerBatchAndHead,
 }
 
@@ -42,12 +42,13 @@ impl ScoreMod {
         self.softcap.is_none() && self.alibi.is_none() && self.bias.is_none()
     }
 
-    /// Number of slopes for a problem of `shape`; `None` without ALiBi.
-    pub const fn slopes(&self, shape: Shape) -> Option<u64> {
-        match self.alibi {
-            None => None,
-            Some(Slopes::PerHead) => Some(shape.heads as u64),
-            Some(Slopes::PerBatchAndHead) => Some(shape.batch as u64 * shape.heads as u64),
+    /// Number of slopes for a problem of `shape` with this packing; `None` without ALiBi.
+    pub const fn slopes(&self, shape: Shape, packing: Option<Packing>) -> Option<u64> {
+        match (self.alibi, packing) {
+            (None, _) => None,
+            (Some(Slopes::PerHead), _) => Some(shape.heads as u64),
+            (Some(Slopes::PerBatchAndHead), None) => Some(shape.batch as u64 * shape.heads as u64),
+            (Some(Slopes::PerBatchAndHead), Some(packing)) => Some(packing.sequences as u64 * shape.heads as u64),
         }
     }
 
@@ -75,13 +76,8 @@ impl ScoreMod {
         {
             return Err(Refusal::SoftcapOutOfRange { softcap });
         }
-        if packing.is_some() {
-            if self.bias.is_some() {
-                return Err(Refusal::PackedBias);
-            }
-            if self.alibi == Some(Slopes::PerBatchAndHead) {
-                return Err(Refusal::PackedSlopes);
-            }
+        if packing.is_some() && self.bias.is_some() {
+            return Err(Refusal::PackedBias);
         }
         let bytes = || self.bias_extent(shape)?.checked_mul(ELEMENT_BYTES);
         match self.bias {

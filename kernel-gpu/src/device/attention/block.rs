@@ -42,7 +42,7 @@ impl<'a, K: Kernel> Block<'a, K> {
     /// The block of work item `work`, a query tile of `rows` rows, if that exists.
     #[inline(always)]
     fn of(args: &'a ForwardArgs, work: BlockWork, rows: u32, threads: u32) -> Option<Self> {
-        let tile = K::Sequence::tile(args, work, rows)?;
+        let tile = K::Sequence::first_tile(args, work, rows, threads)?;
         Some(Self { args, work, tile, rows, threads, _kernel: PhantomData })
     }
 
@@ -88,11 +88,11 @@ impl<'a, K: Kernel> Block<'a, K> {
         Attended { block: *self, begin, length, position: self.tile.first_row.wrapping_add(first) }
     }
 
-    /// The score modifications of the head.
+    /// The score modifications of the head and its sequence.
     #[cfg(feature = "sm_80")]
     #[inline(always)]
     pub fn score_mod(&self) -> K::ScoreMod {
-        K::ScoreMod::of_head(self.args, self.work)
+        K::ScoreMod::of_head(self.args, self.work, self.tile.sequence)
     }
 
     /// Address of LSE of the head's row 0; `None` if not requested.

@@ -12,6 +12,7 @@ pub mod head_rows;
 pub mod kernel;
 mod lane;
 pub mod mask;
+pub mod other_rows;
 pub mod place;
 pub mod score_mod;
 pub mod sequence;

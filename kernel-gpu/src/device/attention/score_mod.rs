@@ -24,8 +24,8 @@ pub trait ScoreMod: Copy {
     /// Values prefetched from memory for scores of `M_TILES` strips and `N_TILES` 8-key tiles.
     type Fetched<const M_TILES: usize, const N_TILES: usize>: Copy;
 
-    /// The score modifications of the head that `work` names.
-    fn of_head(args: &ForwardArgs, work: BlockWork) -> Self;
+    /// The score modifications of the head that `work` names, in a packed sequence; in a batch that is 0.
+    fn of_head(args: &ForwardArgs, work: BlockWork, sequence: u32) -> Self;
 
     /// Starts loading the values that the scores at `place` need.
     ///
@@ -61,7 +61,7 @@ impl ScoreMod for Unmodified {
     type Fetched<const M_TILES: usize, const N_TILES: usize> = ();
 
     #[inline(always)]
-    fn of_head(_: &ForwardArgs, _: BlockWork) -> Self {
+    fn of_head(_: &ForwardArgs, _: BlockWork, _: u32) -> Self {
         Self
     }
 
@@ -93,13 +93,15 @@ impl<B: Bias> ScoreMod for Modified<B> {
     type Fetched<const M_TILES: usize, const N_TILES: usize> = B::Fetched<M_TILES, N_TILES>;
 
     #[inline(always)]
-    fn of_head(args: &ForwardArgs, BlockWork { batch, head, .. }: BlockWork) -> Self {
+    fn of_head(args: &ForwardArgs, BlockWork { batch, head, .. }: BlockWork, sequence: u32) -> Self {
         let ScoreModArgs { bias, slopes, bias_strides, slopes_batch, inverse_scale, .. } = args.score_mod;
         let elements = batch as u64 * bias_strides.batch + head as u64 * bias_strides.head;
+        // One of both is 0.
+        let slope_of = (batch + sequence) * slopes_batch + head;
         let slope = match slopes {
             0 => 0.0,
             // SAFETY: the launch's slopes have an element for the head, 4-byte aligned.
-            _ => unsafe { f32::from_bits(memory::load_global_4(slopes + (batch * slopes_batch + head) as u64 * 4)) },
+            _ => unsafe { f32::from_bits(memory::load_global_4(slopes + slope_of as u64 * 4)) },
         };
         Self { bias: B::at(if bias == 0 { 0 } else { bias + elements * 2 }), slope: slope * inverse_scale }
     }

@@ -1,13 +1,15 @@
 //! Sequence lengths as types: a constant, an argument of the launch, or packed sequences. The last two have masked tails.
 
+use super::other_rows::{self, Share};
 #[cfg(feature = "sm_90a")]
 use crate::device::attention::Lane;
+use crate::device::codegen::thread;
 use crate::device::hidden;
 use crate::device::ptx::memory;
 use contract::args::ForwardArgs;
 use contract::geometry::BlockWork;
 use contract::longest_first::WorkOrder;
-use contract::packed::{Rows, SequenceTile, Sequences};
+use contract::packed::{Bounds, Rows, SequenceTile, Sequences};
 
 /// The sequences of a kernel.
 pub trait Sequence {
@@ -40,6 +42,13 @@ pub trait Sequence {
 
     /// The query tile of `work`, with `rows` rows; `None` if it does not exist, and nothing is computed.
     fn tile(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile>;
+
+    /// [`Self::tile`] for a block of `threads` threads that calls this first. With it, the block clears its share of the rows that belong to
+    /// no sequence.
+    #[inline(always)]
+    fn first_tile(args: &ForwardArgs, work: BlockWork, rows: u32, _threads: u32) -> Option<SequenceTile> {
+        Self::tile(args, work, rows)
+    }
 
     /// The rows of K and V of the tile's sequence.
     #[inline(always)]
@@ -145,11 +154,25 @@ impl Packed {
         unsafe { sequences(args.kv_sequence, cu_seqlens_k, seqused_k, kv_room) }
     }
 
+    /// The rows of all sequences of Q and O.
+    #[inline(always)]
+    pub fn rows_of_all(args: &ForwardArgs) -> Bounds {
+        Self::queries(args).all(args.sequences)
+    }
+
     /// The rows of a sequence in Q and O, and in K and V.
     #[cfg(feature = "sm_90a")]
     #[inline(always)]
     pub fn rows(args: &ForwardArgs, sequence: u32) -> (Rows, Rows) {
         (Self::queries(args).of(sequence), Self::all_keys(args).of(sequence))
+    }
+
+    /// [`Self::rows`], and whether those of Q [ascend](Sequences::of_ascending) up to at most `last`.
+    #[cfg(feature = "sm_90a")]
+    #[inline(always)]
+    pub fn ascending_rows(args: &ForwardArgs, sequence: u32, last: u32) -> ((Rows, Rows), bool) {
+        let (rows, ascends) = Self::queries(args).of_ascending(sequence, last);
+        ((rows, Self::all_keys(args).of(sequence)), ascends)
     }
 
     /// Prefetches the lengths of the first sequences into L2. The previous grid may still be writing them.
@@ -225,7 +248,22 @@ impl Sequence for Packed {
 
     #[inline(always)]
     fn tile(args: &ForwardArgs, work: BlockWork, tile_rows: u32) -> Option<SequenceTile> {
-        Self::queries(args).tile_of_slot(work.query_tile, tile_rows, args.sequences)
+        Self::queries(args).tile_of_slot(work.query_tile, tile_rows, args.sequences, Self::rows_of_all(args))
+    }
+
+    #[inline(always)]
+    fn first_tile(args: &ForwardArgs, work: BlockWork, tile_rows: u32, threads: u32) -> Option<SequenceTile> {
+        let all = Self::rows_of_all(args);
+        let tile = Self::queries(args).tile_of_slot(work.query_tile, tile_rows, args.sequences, all);
+        // Behind the search, which does not wait for what is looked at here.
+        if other_rows::are_there(args, all) {
+            // Recomputed, since what is kept for this would occupy registers.
+            let work = args.packed_work(hidden::again(thread::block_idx_x()));
+            let share = Share { number: work.query_tile, of: args.query_tiles.get().get() };
+            // SAFETY: the blocks of a head have its tiles, each once.
+            unsafe { other_rows::clear(args, all, work.head, share, (thread::thread_idx_x(), threads)) };
+        }
+        tile
     }
 
     #[inline(always)]

@@ -16,6 +16,7 @@
     X(cuEventRecord) X(cuEventSynchronize) X(cuThreadExchangeStreamCaptureMode) X(cuPointerGetAttributes)              \
     X(cuMemAlloc_v2) X(cuMemAllocAsync) X(cuMemAllocHost_v2) X(cuMemFree_v2) X(cuMemFreeAsync)                         \
     X(cuMemcpyHtoD_v2) X(cuMemcpyDtoH_v2) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoDAsync_v2) X(cuMemsetD8Async)           \
+    X(cuMemsetD2D32Async)                                                                                              \
     X(cuModuleLoadData) X(cuModuleGetFunction) X(cuLibraryLoadData) X(cuLibraryGetKernel) X(cuLibraryUnload)           \
     X(cuKernelGetFunction) X(cuKernelSetAttribute) X(cuKernelGetParamInfo) X(cuLibraryGetModule)                       \
     X(cuTensorMapEncodeTiled) X(cuLaunchKernel) X(cuLaunchKernelEx)

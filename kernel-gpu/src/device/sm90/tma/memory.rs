@@ -134,6 +134,12 @@ impl<K: TmaKernel> Memory<K> {
         self.strip_tile(strip) + STRIP_TILE_BYTES / 2
     }
 
+    /// Address of its sequence, after that; only where scores are changed.
+    #[inline(always)]
+    pub fn strip_sequence(self, strip: u32) -> u32 {
+        self.strip_keys(strip) + size_of::<u32>() as u32
+    }
+
     /// The queue entry of an item: head and tile in one half, keys in the other.
     #[inline(always)]
     pub fn item(self, number: u32) -> [u32; 2] {

@@ -111,6 +111,8 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
                 K::Order::for_each_strip(&context, |copy| storer.store_strip(copy));
             } else if warp == finder {
                 K::Order::find_items(&context, lane);
+            } else {
+                K::Order::clear_other_rows(&context, lane);
             }
             if K::Order::SPLITS_KEYS {
                 combine::wait_for_others();

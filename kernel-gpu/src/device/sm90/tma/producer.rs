@@ -7,6 +7,7 @@ use super::mapped::{InMaps, Mapped, in_maps_of_batch};
 use super::memory::Memory;
 use super::order::{Order, OrderedKernel, Streamed};
 use super::rows::Rows;
+use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::sequence::Sequence;
 use crate::device::ptx::{bulk_copy, mbarrier, memory, proxy};
 use crate::device::unrolled;
@@ -120,9 +121,12 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
         unsafe {
             mbarrier::wait(self.memory.strip_empty(strip), parity ^ 1);
             if K::Sequence::IS_LOOKED_UP {
-                let SequenceTile { begin, length, first_row, .. } = tile;
+                let SequenceTile { sequence, begin, length, first_row } = tile;
                 memory::store_shared_16(self.memory.strip_tile(strip), [work.head, begin, length, first_row]);
                 memory::store_shared_4(self.memory.strip_keys(strip), kv_length);
+                if K::ScoreMod::MODIFIES {
+                    memory::store_shared_4(self.memory.strip_sequence(strip), sequence);
+                }
                 if !copy.has_rows() {
                     return mbarrier::arrive(self.memory.strip_full(strip));
                 }

@@ -60,7 +60,7 @@ impl<K: OrderedKernel> Strip<K> {
     /// As for [`Self::fetch`].
     #[inline(always)]
     pub unsafe fn new(context: &Context<'_, K>, step: Step<K>, lane: Lane) -> Self {
-        let score_mod = K::ScoreMod::of_head(context.args, K::Order::copy_of(context, step).work);
+        let score_mod = score_mod(context, step);
         // SAFETY: the launch's bias covers the strip's rows and keys.
         let fetched =
             unsafe { score_mod.fetch::<K::Element, 1, N_TILES>(context.args, place(context, step, lane), lane) };
@@ -84,7 +84,7 @@ impl<K: OrderedKernel> Strip<K> {
     #[inline(always)]
     pub unsafe fn fetch(&mut self, context: &Context<'_, K>, step: Step<K>, lane: Lane) {
         if step.is_first() {
-            self.score_mod = K::ScoreMod::of_head(context.args, K::Order::copy_of(context, step).work);
+            self.score_mod = score_mod(context, step);
         }
         // SAFETY: the launch's bias covers the strip's rows and keys.
         self.fetched =
@@ -441,6 +441,13 @@ impl<K: OrderedKernel> Strip<K> {
         // SAFETY: the whole warp is here; all products that read Q have completed, and the rows of O are its own.
         unsafe { epilogue::store_output(&mut self.output, normalisers, context, copy, lane) };
     }
+}
+
+/// The score modifications of the head and sequence of a step.
+#[inline(always)]
+fn score_mod<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>) -> K::ScoreMod {
+    let StripCopy { work, tile, .. } = K::Order::copy_of(context, step);
+    K::ScoreMod::of_head(context.args, work, tile.sequence)
 }
 
 /// The position of the scores of a step that the lane's warp holds.

@@ -163,6 +163,13 @@ pub trait Order<K: TmaKernel> {
     #[inline(always)]
     unsafe fn find_items(_: &Context<'_, K>, _: Lane) {}
 
+    /// Clears the block's share of the rows that belong to no sequence, where sequences are looked up.
+    ///
+    /// # Safety
+    /// All lanes of one warp of each block call this together, once.
+    #[inline(always)]
+    unsafe fn clear_other_rows(_: &Context<'_, K>, _: Lane) {}
+
     /// Calls back for every strip and every tile of K and V of the block after those of
     /// [`Loader::load_first`](super::producer::Loader::load_first), in the order in which they are copied; `soon` is called for strips
     /// whose places are still in use.

@@ -3,6 +3,7 @@
 
 use super::Item;
 use crate::device::attention::Lane;
+use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::sequence::Packed;
 use crate::device::codegen::thread;
 use crate::device::hidden;
@@ -63,13 +64,14 @@ fn parity(number: u32) -> u32 {
 /// One thread of the block calls this, for all numbers in order.
 #[inline(always)]
 unsafe fn push<K: TmaKernel>(memory: Memory<K>, number: u32, item: Item) {
-    let Item { head, tile: SequenceTile { begin, length, first_row, .. }, keys } = item;
+    let Item { head, tile: SequenceTile { sequence, begin, length, first_row }, keys } = item;
+    let sequence = if K::ScoreMod::MODIFIES { sequence } else { 0 };
     let [tile_address, keys_address] = memory.item(number);
     // SAFETY: initialised mbarriers; the slot is empty behind the wait.
     unsafe {
         mbarrier::wait(memory.item_empty(number), parity(number) ^ 1);
         memory::store_shared_16(tile_address, [head, begin, length, first_row]);
-        memory::store_shared_16(keys_address, [keys.begin, keys.length, 0, 0]);
+        memory::store_shared_16(keys_address, [keys.begin, keys.length, sequence, 0]);
         mbarrier::arrive(memory.item_full(number));
     }
 }
@@ -85,9 +87,9 @@ pub unsafe fn pop<K: TmaKernel>(memory: Memory<K>, number: u32) -> Option<Item> 
     unsafe {
         mbarrier::wait(memory.item_full(number), parity(number));
         let [head, begin, length, first_row] = memory::load_shared_16(tile_address);
-        let [keys_begin, keys_length, ..] = memory::load_shared_16(keys_address);
+        let [keys_begin, keys_length, sequence, _] = memory::load_shared_16(keys_address);
         mbarrier::arrive(memory.item_empty(number));
-        let tile = SequenceTile { sequence: 0, begin, length, first_row };
+        let tile = SequenceTile { sequence, begin, length, first_row };
         let item = Item { head, tile, keys: Rows { begin: keys_begin, length: keys_length } };
         (first_row != END.tile.first_row).then_some(item)
     }
@@ -133,7 +135,8 @@ impl Walk {
             let mut sequence = 0;
             let mut all = Survey::NOTHING;
             while sequence < context.args.sequences {
-                let [first, second] = sizes_of_lane(context, lane, sequence);
+                // Elements that all ascend end at the last.
+                let [first, second] = sizes_of_lane(context, lane, sequence, u32::MAX);
                 // SAFETY: a word that only this lane accesses.
                 unsafe {
                     memory::store_shared_4(sizes_of(context.memory, lane, sequence), Size::pack([first, second]))
@@ -150,8 +153,13 @@ impl Walk {
                 {
                     (key, class) = (better, costliest);
                 }
-                has_sizes = shuffle::greatest(all.longest) <= Size::MOST_PACKED;
-                left = shuffle::sum(all.items) * context.args.heads.get().get();
+                let longest = shuffle::greatest(all.longest);
+                has_sizes = longest <= Size::MOST_PACKED;
+                // Sequences that may overlap have no items, since two would write the same rows.
+                left = match Survey::is_out_of_order(longest) {
+                    true => 0,
+                    false => shuffle::sum(all.items) * context.args.heads.get().get(),
+                };
             }
         }
         // As behind sequences that have no items.
@@ -175,7 +183,20 @@ impl Walk {
         let [first, second] = match self.has_sizes {
             // SAFETY: the lane wrote this word.
             true => Size::unpack(unsafe { memory::load_shared_4(sizes_of(context.memory, lane, self.sequence)) }),
-            false => sizes_of_lane(context, lane, self.sequence),
+            // Those of single strips are sorted, and so were looked at before.
+            false if K::WARPGROUPS == 1 => sizes_of_lane(context, lane, self.sequence, u32::MAX),
+            false => {
+                let last = Packed::rows_of_all(context.args).end;
+                let sizes = sizes_of_lane(context, lane, self.sequence, last);
+                let [first, second] = sizes;
+                // SAFETY: the caller's; what was looked at is the same in all lanes.
+                if !unsafe { vote::all(!first.is_out_of_order() && !second.is_out_of_order()) } {
+                    // Neither these nor the following sequences have items.
+                    (self.all, self.left) = (0, 0);
+                    return;
+                }
+                sizes
+            }
         };
         let [first, second] = [items_of::<K>(first), items_of::<K>(second)];
         self.of_first = first.of(self.class, self.key::<K>()).number() * heads;
@@ -218,14 +239,8 @@ impl Walk {
             // The block with the costliest item of a round gets the cheapest of the next.
             let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
             self.ahead += 1 + 2 * if round.is_multiple_of(2) { blocks - 1 - block } else { block };
-            // Bad lengths may overlap, and so hold more items than there can be: stop at that number.
-            if hidden::again(round) * blocks >= context.args.work_items.get() {
-                self.ahead = u32::MAX;
-            }
             let is_second = place >= of_first;
             let sequence = self.sequence + SEQUENCES_PER_LANE * holder + u32::from(is_second);
-            // Items that bad lengths pretend may be more than 32 bits count.
-            let sequence = sequence.min(context.args.sequences - 1);
             Some(item(
                 context,
                 (self.class, self.key::<K>()),
@@ -236,18 +251,22 @@ impl Walk {
     }
 }
 
-/// The sizes of a lane's sequences, of those from `first` on.
+/// The sizes of a lane's sequences, of those from `first` on, which [ascend](contract::packed::Sequences::of_ascending) up to at most `last`.
 #[inline(always)]
 fn sizes_of_lane<K: TmaKernel>(
     context: &Context<'_, K>,
     lane: Lane,
     first: u32,
+    last: u32,
 ) -> [Size; SEQUENCES_PER_LANE as usize] {
     // Products with it would otherwise occupy registers throughout the walk.
     let mine = hidden::again(first + SEQUENCES_PER_LANE * lane.index);
-    let size = |sequence| match sequence < context.args.sequences {
-        true => size_of(look_up(context, sequence)),
-        false => Size::NOTHING,
+    let size = |sequence| {
+        if sequence >= context.args.sequences {
+            return Size::NOTHING;
+        }
+        let (rows, ascends) = Packed::ascending_rows(context.args, sequence, last);
+        if ascends { size_of(rows) } else { Size::OUT_OF_ORDER }
     };
     [size(mine), size(mine + 1)]
 }

@@ -5,7 +5,10 @@ mod longest_first;
 use super::{Order, Step, Streamed, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
+use crate::device::attention::other_rows::{self, Share};
+use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::sequence::{Packed, Sequence};
+use crate::device::codegen::thread;
 use crate::device::hidden;
 use crate::device::ptx::wgmma::Descriptor;
 use crate::device::ptx::{mbarrier, memory};
@@ -16,7 +19,7 @@ use crate::device::sm90::tma::kernel::{KEYS, ROWS, TmaKernel};
 use crate::device::sm90::tma::mapped::keys_in_maps;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
-use contract::config::WARPGROUP_WARPS;
+use contract::config::{WARP_SIZE, WARPGROUP_WARPS};
 use contract::geometry::BlockWork;
 use contract::longest_first::WorkOrder;
 use contract::packed::{Rows, SequenceTile};
@@ -103,12 +106,17 @@ impl PackedStreamed {
     #[inline(always)]
     unsafe fn told<K: TmaKernel>(memory: Memory<K>, warpgroup: u32, number: u32) -> StripCopy {
         let strip = Self::slot(warpgroup, K::WARPGROUPS, number);
-        // SAFETY: the producer wrote both before it arrived at the mbarrier of Q.
+        // SAFETY: the producer wrote all of it before it arrived at the mbarrier of Q.
         let ([head, begin, length, first_row], kv_length) = unsafe {
             (memory::load_shared_16(memory.strip_tile(strip)), memory::load_shared_4(memory.strip_keys(strip)))
         };
+        let sequence = match K::ScoreMod::MODIFIES {
+            // SAFETY: likewise.
+            true => unsafe { memory::load_shared_4(memory.strip_sequence(strip)) },
+            false => 0,
+        };
         let work = BlockWork { batch: 0, head, query_tile: 0 };
-        let tile = SequenceTile { sequence: 0, begin, length, first_row };
+        let tile = SequenceTile { sequence, begin, length, first_row };
         StripCopy { strip, parity: Self::parity(number), work, tile, kv_length }
     }
 
@@ -318,6 +326,19 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
         if longest_first::is_used(context) {
             // SAFETY: the caller's.
             unsafe { longest_first::find_items(context, lane) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn clear_other_rows(context: &Context<'_, K>, lane: Lane) {
+        let args = context.args;
+        let all = Packed::rows_of_all(args);
+        let share = Share { number: thread::block_idx_x(), of: thread::grid_dim_x() };
+        let mut head = 0;
+        while other_rows::are_there(args, all) && head < args.heads.get().get() {
+            // SAFETY: the caller's; each block calls this once.
+            unsafe { other_rows::clear(args, all, head, share, (lane.index, WARP_SIZE)) };
+            head += 1;
         }
     }
 
