@@ -1,14 +1,17 @@
+from collections.abc import Sequence
 from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, overload
 
 __all__ = ["__version__", "attention", "attention_padded", "attention_varlen", "info", "warm_up"]
 
 __version__: str
 
+# Q, K, V, O and LSE lie at multiples of 16 bytes.
 _Array = TypeVar("_Array")
 _Layout = Literal["bhsd", "bshd"]
 _Lengths = Literal["shared", "separate", "padded"]
 _Align = Literal["top-left", "bottom-right"]
-_Window = tuple[Optional[int], Optional[int]]
+# (left, right)
+_Window = Sequence[Optional[int]]
 _Element = Literal["float16", "bfloat16"]
 
 class _Gpu(TypedDict, total=False):

@@ -4,6 +4,7 @@ use attention::{Addresses, Alignment, Entered, Gpu, Layout, Mask, Options, Probl
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use crate::array::{self, Array, BFLOAT, HALF, Library, Protocol, SINGLE};
 use crate::dlpack::Element;
@@ -63,11 +64,15 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     let library = Library::of(tensors.q)?;
     if library == Library::Torch {
         refuse_gradients(tensors, &call.changes)?;
+        refuse_negative_bits(tensors, &call.changes)?;
     }
     let protocol = Protocol::of(tensors.q, "q")?;
     let order = order(py, tensors.q, protocol, library, call.stream)?;
     let mut keep = Vec::new();
-    let mut read = |object: &Bound<'py, PyAny>, name: &str| Array::read(object, name, order.exported, &mut keep);
+    let mut read = |object: &Bound<'py, PyAny>, name: &str| {
+        let array = Array::read(object, name, order.exported, &mut keep)?;
+        require_memory(&array, name).map(|()| array)
+    };
     let (q, k, v) = (read(tensors.q, "q")?, read(tensors.k, "k")?, read(tensors.v, "v")?);
     let sizes = Sizes::of(&q, &k, call.form)?;
     require_like(&v, "v", &k, "k")?;
@@ -91,11 +96,12 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
         require_writable(lse, "lse", tensors.lse.is_some())?;
     }
     let lengths = Lengths::read(call.form, &mut read, sizes, &q)?;
-    let scores = call.changes.read(&mut read, sizes.of_scores(call.form), &q)?;
-    if [sizes.batch, sizes.heads, sizes.rows].contains(&0) || lengths.are_of_none() {
+    let scores = call.changes.read(&mut read, sizes.of_scores(call.form), lengths.entries(sizes.batch), &q)?;
+    if [sizes.batch, sizes.heads, sizes.rows].contains(&0) {
         return Ok((o_object, lse_object));
     }
-    let problem = problem([&q, &k, &v, &o], sizes, &lengths, call)?;
+    let has_keys = sizes.kv_rows > 0 && !lengths.are_of_none();
+    let problem = problem([&q, &k, &v, &o], sizes, has_keys.then_some(&lengths), call)?;
     let Scores { score_mod, alibi_slopes, bias } = scores;
     let problem = problem.with_score_mod(score_mod).map_err(of_refusal)?;
     let addresses = Addresses {
@@ -111,14 +117,14 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     let stream = producers_stream(&order, arrays, call.stream.is_some())?;
     let gpu = q.gpu;
     // Release the GIL: the driver may wait for room in the stream's queue, or compile a kernel.
-    py.detach(|| launch(gpu, &problem, addresses, stream, options, order.waits)).map_err(of_library)?;
+    py.detach(|| launch(gpu, (&problem, has_keys), addresses, stream, options, order.waits)).map_err(of_library)?;
     drop(keep);
     Ok((o_object, lse_object))
 }
 
 fn launch(
     gpu: Option<usize>,
-    problem: &Problem,
+    (problem, has_keys): (&Problem, bool),
     addresses: Addresses,
     stream: u64,
     options: Options,
@@ -131,19 +137,28 @@ fn launch(
     // library orders frees and writes behind it on that stream, and if it has no such stream, this call waits.
     // Addresses come from PyTorch's descriptions, or were checked.
     unsafe {
-        attention::forward_with(problem, addresses, stream, options)?;
+        match has_keys {
+            true => attention::forward_with(problem, addresses, stream, options)?,
+            false => attention::forward_without_keys(problem, addresses.o, addresses.lse, stream, options)?,
+        }
         if waits { stream.synchronize() } else { Ok(()) }
     }
 }
 
 /// Refuses tensors that require a gradient, since this call would lose it.
 fn refuse_gradients(tensors: &Tensors<'_, '_>, changes: &Changes<'_, '_>) -> PyResult<()> {
+    static IS_GRAD_ENABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = tensors.q.py();
+    let is_grad_enabled = IS_GRAD_ENABLED
+        .get_or_try_init(py, || Ok::<_, PyErr>(py.import("torch")?.getattr("is_grad_enabled")?.unbind()))?;
+    if !is_grad_enabled.bind(py).call0()?.is_truthy()? {
+        return Ok(());
+    }
     let given = [(Some(tensors.q), "q"), (Some(tensors.k), "k"), (Some(tensors.v), "v"), (changes.bias, "bias")];
     for (object, name) in given {
         let Some(object) = object else { continue };
         let Some(requires_grad) = object.getattr_opt(intern!(py, "requires_grad"))? else { continue };
-        if !requires_grad.is_truthy()? || !py.import("torch")?.call_method0("is_grad_enabled")?.is_truthy()? {
+        if !requires_grad.is_truthy()? {
             continue;
         }
         return Err(PyValueError::new_err(format!(
@@ -152,6 +167,34 @@ fn refuse_gradients(tensors: &Tensors<'_, '_>, changes: &Changes<'_, '_>) -> PyR
         )));
     }
     Ok(())
+}
+
+/// Refuses tensors of PyTorch whose memory holds the negatives of their elements (`torch._neg_view`).
+fn refuse_negative_bits(tensors: &Tensors<'_, '_>, changes: &Changes<'_, '_>) -> PyResult<()> {
+    let py = tensors.q.py();
+    let Tensors { q, k, v, out, lse } = *tensors;
+    let optional = [(out, "out"), (lse, "lse"), (changes.bias, "bias"), (changes.alibi_slopes, "alibi_slopes")];
+    for (object, name) in [(Some(q), "q"), (Some(k), "k"), (Some(v), "v")].into_iter().chain(optional) {
+        let Some(object) = object else { continue };
+        // Arrays of other libraries have no such method.
+        let Ok(is_negative) = object.call_method0(intern!(py, "is_neg")) else { continue };
+        if is_negative.is_truthy()? {
+            return Err(PyValueError::new_err(format!(
+                "{name} has its negative bit set: its memory holds the negatives of its elements; pass {name}.resolve_neg()"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Requires an array with elements to have an address.
+fn require_memory(array: &Array, name: &str) -> PyResult<()> {
+    match array.address == 0 && !array.shape().contains(&0) {
+        true => Err(PyValueError::new_err(format!(
+            "{name} has no memory (its address is 0), as zero tensors of PyTorch do; pass {name}.clone()"
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn order(
@@ -293,11 +336,18 @@ fn require_writable(array: &Array, name: &str, is_given: bool) -> PyResult<()> {
     }
 }
 
-fn problem([q, k, v, o]: [&Array; 4], sizes: Sizes, lengths: &Lengths, call: &Call<'_, '_>) -> PyResult<Problem> {
+/// The problem of these tensors; without `lengths`, that of as many queries with a key.
+fn problem(
+    [q, k, v, o]: [&Array; 4],
+    sizes: Sizes,
+    lengths: Option<&Lengths>,
+    call: &Call<'_, '_>,
+) -> PyResult<Problem> {
     let shape =
         Shape::new(narrow(sizes.batch, "batch")?, narrow(sizes.heads, "heads")?, narrow(sizes.rows, "sequence")?);
     let shape = shape.with_kv_heads(narrow(sizes.kv_heads, "the heads of k")?);
-    let shape = shape.with_kv_sequence(narrow(sizes.kv_rows, "the sequence of k")?);
+    let kv_rows = if lengths.is_some() { sizes.kv_rows } else { 1 };
+    let shape = shape.with_kv_sequence(narrow(kv_rows, "the sequence of k")?);
     let shape = shape.with_head_dim(narrow(sizes.head_dim, "the head size")?);
     let view = |array, name| call.form.view(array, name);
     let views = Views { q: view(q, "q")?, k: view(k, "k")?, v: view(v, "v")?, o: view(o, "out")? };
@@ -306,7 +356,9 @@ fn problem([q, k, v, o]: [&Array; 4], sizes: Sizes, lengths: &Lengths, call: &Ca
     let problem = problem.and_then(|problem| {
         problem.with_element(element).with_window(call.window).aligned(call.alignment).with_views(views)
     });
-    let problem = problem.and_then(|problem| lengths.apply(problem)).map_err(of_refusal)?;
+    let problem = problem
+        .and_then(|problem| lengths.map_or(Ok(problem), |lengths| lengths.apply(problem)))
+        .map_err(of_refusal)?;
     match call.scale {
         None => Ok(problem),
         Some(scale) => problem.with_scale(scale).map_err(of_refusal),

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use crate::array::{Array, INT32, UINT32};
 use crate::call::{narrow, require_element, require_gpu};
 use crate::form::{Form, Sizes, Used};
+use crate::scores::Entries;
 
 /// The length arrays, read, and the kind of sequences.
 pub struct Lengths {
@@ -65,6 +66,14 @@ impl Lengths {
     /// Whether there are no sequences.
     pub fn are_of_none(&self) -> bool {
         matches!(self.kind, Kind::Packed(Packing { sequences: 0, .. }))
+    }
+
+    /// The sequences, of a batch of `batch`: how many, and what they are called.
+    pub fn entries(&self, batch: i64) -> Entries {
+        match self.kind {
+            Kind::One | Kind::Padded => (batch, "batch"),
+            Kind::Packed(Packing { sequences, .. }) => (sequences.into(), "sequences"),
+        }
     }
 
     /// Turns `problem`, of tensors of one length, into the problem of these sequences.

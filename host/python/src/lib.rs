@@ -13,7 +13,7 @@ mod scores;
 mod window;
 
 use ::attention::{Element, Gpu, Layout, Lengths, Mask, Packing, Problem, ScoreMod, Shape};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -21,6 +21,24 @@ use crate::call::{Call, Tensors, narrow};
 use crate::error::{of_library, of_refusal};
 use crate::form::{Form, Used};
 use crate::scores::Changes;
+use crate::window::Whole;
+
+/// Extracts an argument, with its name in the error.
+macro_rules! argument {
+    ($function:ident, $name:literal: $type:ty, $wanted:literal) => {
+        fn $function(object: &Bound<'_, PyAny>) -> PyResult<$type> {
+            object.extract().map_err(|_| {
+                let found = object.repr().map_or_else(|_| "something else".to_owned(), |found| found.to_string());
+                PyTypeError::new_err(format!("{} is {found}; it must be {}", $name, $wanted))
+            })
+        }
+    };
+}
+
+argument!(causal_of, "causal": bool, "True or False");
+argument!(return_lse_of, "return_lse": bool, "True or False");
+argument!(scale_of, "scale": Option<f64>, "a number, or None for 1/√(head size)");
+argument!(softcap_of, "softcap": Option<f64>, "a number, or None for no cap");
 
 /// Computes softmax(scale · QKᵀ + mask) · V on the GPU, without a gradient.
 ///
@@ -56,7 +74,7 @@ use crate::scores::Changes;
 /// return_lse
 ///     If true, also return the logarithm of the sum of exp(scores): float32 [batch, heads, sequence].
 /// lse
-///     Tensor for it; if given, it is computed.
+///     Tensor for it, at a multiple of 16 bytes; if given, it is computed.
 /// stream
 ///     The stream to use: a number, or a stream of PyTorch, CuPy or cuda.core. Default: the current stream of PyTorch or CuPy, or
 ///     the stream of `__cuda_array_interface__`, or the legacy default stream. For JAX and other libraries without a stream, the
@@ -81,16 +99,16 @@ fn attention<'py>(
     q: &Bound<'py, PyAny>,
     k: &Bound<'py, PyAny>,
     v: &Bound<'py, PyAny>,
-    causal: bool,
-    window: window::Sides,
+    #[pyo3(from_py_with = causal_of)] causal: bool,
+    window: Option<&Bound<'py, PyAny>>,
     align: &str,
-    scale: Option<f64>,
-    softcap: Option<f64>,
+    #[pyo3(from_py_with = scale_of)] scale: Option<f64>,
+    #[pyo3(from_py_with = softcap_of)] softcap: Option<f64>,
     alibi_slopes: Option<&Bound<'py, PyAny>>,
     bias: Option<&Bound<'py, PyAny>>,
     layout: &str,
     out: Option<&Bound<'py, PyAny>>,
-    return_lse: bool,
+    #[pyo3(from_py_with = return_lse_of)] return_lse: bool,
     lse: Option<&Bound<'py, PyAny>>,
     stream: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
@@ -104,8 +122,8 @@ fn attention<'py>(
 ///
 /// Sequence s has the rows from cu_seqlens[s] up to cu_seqlens[s + 1], and attends only to itself. Only the kernel reads `cu_seqlens`
 /// and the other lengths, so the host does not wait. Whatever they hold, nothing outside the tensors is read or written, and no sequence
-/// affects another's result. Rows that belong to no sequence are not written. A query whose sequence has no key gets zeros, and an LSE
-/// of -inf.
+/// affects another's result. Rows that belong to no sequence, before cu_seqlens[0] and from its last element on, get zeros and an LSE of
+/// -inf, as does a query whose sequence has no key.
 ///
 /// Parameters
 /// ----------
@@ -132,13 +150,13 @@ fn attention<'py>(
 /// softcap
 ///     As for `attention`.
 /// alibi_slopes
-///     As for `attention`, [heads].
+///     As for `attention`: [heads], or [sequences, heads].
 /// out
 ///     Tensor for the result; if missing, the library of `q` allocates it, contiguous.
 /// return_lse
 ///     If true, also return the logarithm of the sum of exp(scores): float32 [heads, rows].
 /// lse
-///     Tensor for it; if given, it is computed.
+///     Tensor for it, at a multiple of 16 bytes; if given, it is computed.
 /// stream
 ///     As for `attention`.
 ///
@@ -161,19 +179,19 @@ fn attention_varlen<'py>(
     cu_seqlens_k: Option<&Bound<'py, PyAny>>,
     seqused_q: Option<&Bound<'py, PyAny>>,
     seqused_k: Option<&Bound<'py, PyAny>>,
-    max_seqlen: Option<i64>,
-    causal: bool,
-    window: window::Sides,
+    max_seqlen: Option<Whole>,
+    #[pyo3(from_py_with = causal_of)] causal: bool,
+    window: Option<&Bound<'py, PyAny>>,
     align: &str,
-    scale: Option<f64>,
-    softcap: Option<f64>,
+    #[pyo3(from_py_with = scale_of)] scale: Option<f64>,
+    #[pyo3(from_py_with = softcap_of)] softcap: Option<f64>,
     alibi_slopes: Option<&Bound<'py, PyAny>>,
     out: Option<&Bound<'py, PyAny>>,
-    return_lse: bool,
+    #[pyo3(from_py_with = return_lse_of)] return_lse: bool,
     lse: Option<&Bound<'py, PyAny>>,
     stream: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
-    let longest = max_seqlen.map(|longest| narrow(longest, "max_seqlen")).transpose()?;
+    let longest = max_seqlen.map(|longest| narrow(longest.0, "max_seqlen")).transpose()?;
     let used = Used { q: seqused_q, k: seqused_k };
     let (form, window) = (Form::Packed { cu_seqlens, cu_seqlens_k, used, longest }, window::of(causal, window)?);
     let alignment = window::alignment_of(align)?;
@@ -205,13 +223,13 @@ fn attention_varlen<'py>(
 /// softcap
 ///     As for `attention`.
 /// alibi_slopes
-///     As for `attention`, [heads].
+///     As for `attention`: [heads], or [batch, heads].
 /// out
 ///     Tensor for the result; if missing, the library of `q` allocates it.
 /// return_lse
 ///     If true, also return the logarithm of the sum of exp(scores): float32 [heads, batch, sequence].
 /// lse
-///     Tensor for it; if given, it is computed.
+///     Tensor for it, at a multiple of 16 bytes; if given, it is computed.
 /// stream
 ///     As for `attention`.
 ///
@@ -232,14 +250,14 @@ fn attention_padded<'py>(
     v: &Bound<'py, PyAny>,
     seqused_q: Option<&Bound<'py, PyAny>>,
     seqused_k: Option<&Bound<'py, PyAny>>,
-    causal: bool,
-    window: window::Sides,
+    #[pyo3(from_py_with = causal_of)] causal: bool,
+    window: Option<&Bound<'py, PyAny>>,
     align: &str,
-    scale: Option<f64>,
-    softcap: Option<f64>,
+    #[pyo3(from_py_with = scale_of)] scale: Option<f64>,
+    #[pyo3(from_py_with = softcap_of)] softcap: Option<f64>,
     alibi_slopes: Option<&Bound<'py, PyAny>>,
     out: Option<&Bound<'py, PyAny>>,
-    return_lse: bool,
+    #[pyo3(from_py_with = return_lse_of)] return_lse: bool,
     lse: Option<&Bound<'py, PyAny>>,
     stream: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
@@ -312,23 +330,23 @@ fn lengths_of(name: &str) -> PyResult<Lengths> {
 /// RuntimeError
 ///     If there is no driver or no such GPU, or the driver reports an error.
 #[pyfunction]
-#[pyo3(signature = (batch, heads, sequence, *, causal=false, window=None, layout="bhsd", device=0, sequences=None, lengths="shared", dtype="float16", head_dim=64, kv_heads=None, kv_sequence=None, align="top-left", changes_scores=false))]
+#[pyo3(signature = (batch, heads, sequence, *, causal=false, window=None, layout="bhsd", device=Whole(0), sequences=None, lengths="shared", dtype="float16", head_dim=Whole(64), kv_heads=None, kv_sequence=None, align="top-left", changes_scores=false))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn warm_up(
     py: Python<'_>,
-    batch: i64,
-    heads: i64,
-    sequence: i64,
-    causal: bool,
-    window: window::Sides,
+    batch: Whole,
+    heads: Whole,
+    sequence: Whole,
+    #[pyo3(from_py_with = causal_of)] causal: bool,
+    window: Option<&Bound<'_, PyAny>>,
     layout: &str,
-    device: i64,
-    sequences: Option<i64>,
+    device: Whole,
+    sequences: Option<Whole>,
     lengths: &str,
     dtype: &str,
-    head_dim: i64,
-    kv_heads: Option<i64>,
-    kv_sequence: Option<i64>,
+    head_dim: Whole,
+    kv_heads: Option<Whole>,
+    kv_sequence: Option<Whole>,
     align: &str,
     changes_scores: bool,
 ) -> PyResult<()> {
@@ -341,20 +359,20 @@ fn warm_up(
             return Err(PyValueError::new_err(message));
         }
     };
-    let sequence = narrow(sequence, "sequence")?;
-    let shape = Shape::new(narrow(batch, "batch")?, narrow(heads, "heads")?, sequence);
+    let sequence = narrow(sequence.0, "sequence")?;
+    let shape = Shape::new(narrow(batch.0, "batch")?, narrow(heads.0, "heads")?, sequence);
     let unless_given =
-        |given: Option<i64>, otherwise: u32, name| given.map_or(Ok(otherwise), |size| narrow(size, name));
+        |given: Option<Whole>, otherwise: u32, name| given.map_or(Ok(otherwise), |size| narrow(size.0, name));
     let shape = shape.with_kv_heads(unless_given(kv_heads, shape.heads, "kv_heads")?);
     let shape = shape.with_kv_sequence(unless_given(kv_sequence, sequence, "kv_sequence")?);
-    let shape = shape.with_head_dim(narrow(head_dim, "head_dim")?);
+    let shape = shape.with_head_dim(narrow(head_dim.0, "head_dim")?);
     let alignment = window::alignment_of(align)?;
-    let device = narrow(device, "device")? as usize;
+    let device = narrow(device.0, "device")? as usize;
     let lengths = lengths_of(lengths)?;
     let layout = if lengths == Lengths::Padded { Layout::Bshd } else { layout_of(layout)? };
     let problem = Problem::new(shape, Mask::Full, layout);
     let problem = problem.map(|problem| problem.with_element(element).with_window(window).aligned(alignment));
-    let sequences = sequences.map(|sequences| narrow(sequences, "sequences")).transpose()?;
+    let sequences = sequences.map(|sequences| narrow(sequences.0, "sequences")).transpose()?;
     let packing = sequences.map(|sequences| Packing::new(sequences, sequence));
     let problem = match (packing, lengths) {
         (None, Lengths::Shared) => problem,

@@ -18,6 +18,9 @@ pub struct Changes<'a, 'py> {
     pub bias: Option<&'a Bound<'py, PyAny>>,
 }
 
+/// How many sequences may have slopes of their own, and what they are called.
+pub type Entries = (i64, &'static str);
+
 /// The score modifications, read.
 pub struct Scores {
     /// As the library takes them.
@@ -29,41 +32,43 @@ pub struct Scores {
 }
 
 impl<'py> Changes<'_, 'py> {
-    /// Reads them for a problem of `[batch, heads, queries, keys]` with Q `q`.
+    /// Reads them for a problem of `[batch, heads, queries, keys]` with Q `q`, whose slopes may be given for each of `entries`, and are then
+    /// `[entries, heads]`.
     pub fn read(
         &self,
         mut read: impl FnMut(&Bound<'py, PyAny>, &str) -> PyResult<Array>,
         sizes: [i64; 4],
+        entries: Entries,
         q: &Array,
     ) -> PyResult<Scores> {
         let alibi_slopes = self.alibi_slopes.map(|slopes| read(slopes, "alibi_slopes")).transpose()?;
         let bias = self.bias.map(|bias| read(bias, "bias")).transpose()?;
         let score_mod = ScoreMod {
             softcap: self.softcap,
-            alibi: alibi_slopes.as_ref().map(|slopes| slopes_of(slopes, sizes, q)).transpose()?,
+            alibi: alibi_slopes.as_ref().map(|slopes| slopes_of(slopes, sizes[1], entries, q)).transpose()?,
             bias: bias.as_ref().map(|bias| strides_of(bias, sizes, q)).transpose()?,
         };
         Ok(Scores { score_mod, alibi_slopes, bias })
     }
 }
 
-fn slopes_of(slopes: &Array, [batch, heads, ..]: [i64; 4], q: &Array) -> PyResult<Slopes> {
+fn slopes_of(slopes: &Array, heads: i64, (entries, name): Entries, q: &Array) -> PyResult<Slopes> {
     require_element(slopes, "alibi_slopes", SINGLE)?;
     require_gpu(slopes, "alibi_slopes", q)?;
     let (shape, strides) = (slopes.shape(), slopes.strides());
     let next_to_each_other = |size: i64, stride: i64, gap_free: i64| size <= 1 || stride == gap_free;
     match (shape, strides) {
         (&[of_heads], &[stride]) if of_heads == heads && next_to_each_other(heads, stride, 1) => Ok(Slopes::PerHead),
-        (&[of_batch, of_heads], &[outer, inner])
-            if (of_batch, of_heads) == (batch, heads)
-                && next_to_each_other(batch, outer, heads)
+        (&[of_entries, of_heads], &[outer, inner])
+            if (of_entries, of_heads) == (entries, heads)
+                && next_to_each_other(entries, outer, heads)
                 && next_to_each_other(heads, inner, 1) =>
         {
             Ok(Slopes::PerBatchAndHead)
         }
         _ => Err(PyValueError::new_err(format!(
-            "alibi_slopes have the shape {shape:?} and strides {strides:?}; they must be [{heads}] or [{batch}, {heads}] (heads, or \
-             batch and heads) without gaps"
+            "alibi_slopes have the shape {shape:?} and strides {strides:?}; they must be [{heads}] or [{entries}, {heads}] (heads, or \
+             {name} and heads) without gaps"
         ))),
     }
 }

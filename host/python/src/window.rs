@@ -1,17 +1,50 @@
-//! Window arguments.
+//! Window arguments, and whole numbers.
 
 use attention::{Alignment, Window};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-/// Keys before a query's own position and after it; `None` means no limit, for a side or for both.
-pub type Sides = Option<(Option<i64>, Option<i64>)>;
+/// A whole number, however large: an `i64` that is the nearest.
+#[derive(Clone, Copy)]
+pub struct Whole(pub i64);
 
-/// The keys that a query attends to: those of `window`, and with `causal` none after its own position.
-pub fn of(causal: bool, window: Sides) -> PyResult<Window> {
-    let (left, right) = window.unwrap_or_default();
-    let (left, right) = (side(left, "left")?, side(right, "right")?);
+impl<'py> FromPyObject<'_, 'py> for Whole {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match object.extract() {
+            Ok(number) => Ok(Self(number)),
+            Err(error) if PyErr::is_instance_of::<PyOverflowError>(&error, object.py()) => {
+                Ok(Self(if object.lt(0)? { i64::MIN } else { i64::MAX }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The keys that a query attends to: those of `window`, keys before its own position and after it, and with `causal` none after its own
+/// position. `None` means no limit, for a side or for both.
+pub fn of(causal: bool, window: Option<&Bound<'_, PyAny>>) -> PyResult<Window> {
+    let (left, right) = match window {
+        None => (None, None),
+        Some(window) => {
+            let [left, right] = pair(window).ok_or_else(|| no_pair(window))?;
+            (side(left, "left")?, side(right, "right")?)
+        }
+    };
     Ok(Window { left, right: if causal { Some(0) } else { right } })
+}
+
+/// The sides of a window, if it is a sequence of two.
+fn pair(window: &Bound<'_, PyAny>) -> Option<[Option<Whole>; 2]> {
+    window.extract::<Vec<Option<Whole>>>().ok()?.try_into().ok()
+}
+
+fn no_pair(window: &Bound<'_, PyAny>) -> PyErr {
+    let found = window.repr().map_or_else(|_| "something else".to_owned(), |found| found.to_string());
+    PyTypeError::new_err(format!(
+        "window is {found}; it must be a pair (left, right) of numbers of keys, each or both None for no limit"
+    ))
 }
 
 /// The alignment called `name`.
@@ -21,12 +54,12 @@ pub fn alignment_of(name: &str) -> PyResult<Alignment> {
         .ok_or_else(|| PyValueError::new_err(format!("align is {name:?}; it must be \"top-left\" or \"bottom-right\"")))
 }
 
-fn side(keys: Option<i64>, name: &str) -> PyResult<Option<u32>> {
+fn side(keys: Option<Whole>, name: &str) -> PyResult<Option<u32>> {
     match keys {
-        Some(keys) if keys < 0 => Err(PyValueError::new_err(format!(
+        Some(Whole(keys)) if keys < 0 => Err(PyValueError::new_err(format!(
             "the {name} side of window is {keys}; it must be a number of keys, or None for no limit"
         ))),
         // More than any sequence has.
-        keys => Ok(keys.map(|keys| u32::try_from(keys).unwrap_or(u32::MAX))),
+        keys => Ok(keys.map(|Whole(keys)| u32::try_from(keys).unwrap_or(u32::MAX))),
     }
 }

@@ -131,6 +131,35 @@ class Results(Case):
                 empty.shape, empty.dtype, empty.strides, empty.address = shape, numpy.dtype("f2"), None, 0
                 self.assertIs(fa512.attention(empty, empty, empty, out=empty), empty)
 
+    def test_queries_without_a_key(self):
+        """Of tensors K and V without rows, in every order of O's dimensions."""
+        (q, _, _), (device, _, _), _ = self.inputs((2, 3, 20, 64))
+        empty = MACHINE.array(q[:, :, :0])
+        for order in [(0, 1, 2), (0, 2, 1), (2, 1, 0)]:
+            out = self.output(tuple(q.shape[dimension] for dimension in order) + (64,))
+            out.shape, strides = q.shape, out.numpy().strides
+            out.strides = tuple(strides[order.index(dimension)] for dimension in range(3)) + (2,)
+            lse = self.output((2, 3, 20), dtype=numpy.float32)
+            fa512.attention(device, empty, empty, out=out, lse=lse)
+            numpy.testing.assert_array_equal(out.numpy(), 0)
+            numpy.testing.assert_array_equal(lse.numpy(), -numpy.inf)
+
+    def test_an_output_between_the_rows_of_an_input(self):
+        both = random((2, 20, 2, 3, 64))
+        hosts = [both[:, :, 0], random((2, 20, 3, 64), 1), random((2, 20, 3, 64), 2)]
+        memory = MACHINE.array(both)
+        views = []
+        for place in range(2):
+            view = Interface.__new__(Interface)
+            view.__dict__.update(memory.__dict__)
+            view.address, view.shape, view.strides = memory.address + place * 3 * 128, (2, 20, 3, 64), hosts[0].strides
+            views.append(view)
+        fa512.attention(views[0], *map(MACHINE.array, hosts[1:]), layout="bshd", out=views[1])
+        got = memory.numpy()
+        expected, _ = reference(*(host.swapaxes(1, 2) for host in hosts))
+        numpy.testing.assert_allclose(got[:, :, 1].astype(numpy.float64), expected.swapaxes(1, 2), rtol=1e-3, atol=2e-3)
+        numpy.testing.assert_array_equal(got[:, :, 0], both[:, :, 0])
+
 
 class Streams(Case):
     def test_the_current_stream_of_the_library_is_taken(self):
@@ -291,10 +320,15 @@ class Errors(Case):
         self.refused(ValueError, "negate Q and pass 0.5", q, k, v, scale=-0.5, out=out)
         self.refused(ValueError, "must be finite", q, k, v, scale=float("nan"), out=out)
         self.refused(ValueError, 'layout is "sbhd"; it must be "bhsd" or "bshd"', q, k, v, layout="sbhd", out=out)
-        self.refused(TypeError, "not an instance of 'bool'", q, k, v, causal="yes", out=out)
+        self.refused(TypeError, "causal is 'yes'; it must be True or False", q, k, v, causal="yes", out=out)
+        self.refused(TypeError, "scale is 'x'; it must be a number", q, k, v, scale="x", out=out)
         self.refused(ValueError, "the left side of window is -1; it must be a number of keys, or None", q, k, v, window=(-1, 2), out=out)
         self.refused(ValueError, "the right side of window is -3", q, k, v, causal=True, window=(None, -3), out=out)
-        self.refused(TypeError, "not an instance of .tuple.", q, k, v, window=64, out=out)
+        for window, found in [(64, "64"), ((1,), r"\(1,\)"), ((1, 2, 3), ".*"), ("ab", "'ab'"), ((1.5, 2), ".*"), ({1, 2}, ".*")]:
+            self.refused(TypeError, f"window is {found}; it must be a pair", q, k, v, window=window, out=out)
+        self.refused(TypeError, "window is 9223372036854775808; it must be a pair", q, k, v, window=2**63, out=out)
+        self.refused(ValueError, "the left side of window is -", q, k, v, window=(-(2**63) - 1, 1), out=out)
+        self.refused(TypeError, "causal is 1; it must be True or False", q, k, v, causal=1, out=out)
         self.refused(TypeError, "give out=", q, k, v)
         self.refused(TypeError, "and lse= where LSE is wanted", q, k, v, out=out, return_lse=True)
 
@@ -304,7 +338,7 @@ class Errors(Case):
         short.shape = (1, 1, 16, 64)
         self.refused(ValueError, "Q at .*its memory ends after 1024 bytes; the tensor spans 2048", short, k, v, out=out)
         q.address = 0
-        self.refused(ValueError, "Q is at address 0x0", q, k, v, out=out)
+        self.refused(ValueError, "q has no memory .its address is 0., .* pass q.clone", q, k, v, out=out)
         q.address = 1 << 12
         self.refused(ValueError, "the driver knows no memory there", q, k, v, out=out)
         there = MACHINE.array(random((1, 1, 16, 64)), gpu=1)

@@ -247,5 +247,5 @@ class Padded(Case):
         refused(ValueError, "Q has a batch stride of 8192 elements; a padded batch needs", apart, *devices[1:])
         lse = output((4, 2, 30), dtype=numpy.float32)
         refused(ValueError, r"it must be \[2, 4, 30\] \(heads, batch, sequence\)", *devices, lse=lse)
-        slopes = MACHINE.array(numpy.ones((4, 2), numpy.float32))
-        refused(ValueError, r"alibi_slopes have the shape \[4, 2\]", *devices, alibi_slopes=slopes)
+        slopes = MACHINE.array(numpy.ones((4, 3), numpy.float32))
+        refused(ValueError, r"alibi_slopes have the shape \[4, 3\]", *devices, alibi_slopes=slopes)

@@ -99,8 +99,10 @@ class Packed(Case):
         numbers = [0, 17, 18, 50]
         rows = [numpy.ascontiguousarray(host[0].swapaxes(0, 1)) for host in self.hosts]
         lengths = MACHINE.array(numpy.array(numbers, numpy.int32))
-        for changes in [{"softcap": 0.5}, {"slopes": slopes_of(2)}, {"softcap": 0.5, "slopes": slopes_of(2)}]:
-            with self.subTest(changes=list(changes)):
+        all_slopes = [slopes_of(2), slopes_of(3, 2)]
+        changed = [{"softcap": 0.5}, *({"slopes": slopes} for slopes in all_slopes), {"softcap": 0.5, "slopes": slopes_of(2)}]
+        for changes in changed:
+            with self.subTest(changes=list(changes), slopes=numpy.shape(changes.get("slopes"))):
                 out = MACHINE.array(numpy.full((50, 2, 64), numpy.nan, numpy.float16))
                 lse = MACHINE.array(numpy.full((2, 50), numpy.nan, numpy.float32))
                 slopes = MACHINE.array(changes["slopes"]) if "slopes" in changes else None
@@ -108,10 +110,13 @@ class Packed(Case):
                 fa512.attention_varlen(
                     *devices, lengths, causal=True, softcap=changes.get("softcap"), alibi_slopes=slopes, out=out, lse=lse
                 )
-                for begin, end in zip(numbers, numbers[1:]):
+                for at, (begin, end) in enumerate(zip(numbers, numbers[1:])):
+                    of_sequence = dict(changes)
+                    if numpy.ndim(changes.get("slopes")) == 2:
+                        of_sequence["slopes"] = changes["slopes"][at]
                     hosts = [host[:, :, begin:end] for host in self.hosts]
                     own = out.numpy()[None, begin:end].swapaxes(1, 2)
-                    self.compare(own, lse.numpy()[None, :, begin:end], hosts, causal=True, **changes)
+                    self.compare(own, lse.numpy()[None, :, begin:end], hosts, causal=True, **of_sequence)
 
 
 class Errors(Case):
@@ -140,8 +145,8 @@ class Errors(Case):
         short.shape = (20, 20)
         self.refused(ValueError, "bias at .* its memory ends after 760 bytes; the tensor spans 800", bias=short)
 
-    def test_slopes_of_packed_sequences_are_those_of_heads(self):
+    def test_slopes_of_packed_sequences_are_those_of_heads_or_of_each(self):
         rows = [MACHINE.array(host[0].swapaxes(0, 1).copy()) for host in self.hosts]
         lengths, out = MACHINE.array(numpy.array([0, 20], numpy.int32)), MACHINE.array(random((20, 2, 64)))
-        with self.assertRaisesRegex(ValueError, r"alibi_slopes of packed sequences are \[heads\]"):
-            fa512.attention_varlen(*rows, lengths, alibi_slopes=MACHINE.array(slopes_of(1, 2)), out=out)
+        with self.assertRaisesRegex(ValueError, r"alibi_slopes have .* must be \[2\] or \[1, 2\] \(heads, or sequences and heads\)"):
+            fa512.attention_varlen(*rows, lengths, alibi_slopes=MACHINE.array(slopes_of(2, 2)), out=out)

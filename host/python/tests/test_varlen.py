@@ -34,7 +34,7 @@ class Case(unittest.TestCase):
         return MACHINE.array(numpy.array(numbers, dtype), kind)
 
     def check(self, out, hosts, numbers, lse=None, **call):
-        """Sequences are as each by itself; rows of none are as they were."""
+        """Sequences are as each by itself; rows of none are zeros, and their LSE is -inf."""
         got, told = out.numpy(), set()
         for begin, end in zip(numbers, numbers[1:]):
             if begin == end:
@@ -46,7 +46,9 @@ class Case(unittest.TestCase):
             if lse is not None:
                 numpy.testing.assert_allclose(lse.numpy()[:, begin:end], expected_lse[0], atol=1e-3)
         others = [row for row in range(len(got)) if row not in told]
-        self.assertTrue(numpy.isnan(got[others]).all(), "rows of no sequence were written")
+        numpy.testing.assert_array_equal(got[others], 0, "rows of no sequence")
+        if lse is not None:
+            numpy.testing.assert_array_equal(lse.numpy()[:, others], -numpy.inf, "LSE of no sequence")
 
 
 class Results(Case):
@@ -94,8 +96,15 @@ class Results(Case):
 
     def test_nothing_to_compute(self):
         _, devices, out = self.inputs(8)
-        fa512.attention_varlen(*devices, self.lengths([0]), out=out)
-        self.assertTrue(numpy.isnan(out.numpy()).all())
+        lse = self.output((2, 8), dtype=numpy.float32)
+        fa512.attention_varlen(*devices, self.lengths([0]), out=out, lse=lse)
+        numpy.testing.assert_array_equal(out.numpy(), 0)
+        numpy.testing.assert_array_equal(lse.numpy(), -numpy.inf)
+
+    def test_sequences_that_overlap(self):
+        _, devices, out = self.inputs(90)
+        for numbers in [[0, 20, 10, 30], [0, 80, 40, 90], [index * 12 % 90 for index in range(13)]]:
+            fa512.attention_varlen(*devices, self.lengths(numbers), out=out)
 
     def test_warm_up(self):
         fa512.warm_up(1, 2, 100, sequences=5)
@@ -132,3 +141,4 @@ class Errors(Case):
         lse = self.output((20, 2), dtype=numpy.float32)
         self.refused(ValueError, r"it must be \[2, 20\] \(heads, rows", q, k, v, lengths, out=out, lse=lse)
         self.refused(ValueError, "max_seqlen is -1; it must not be negative", q, k, v, lengths, max_seqlen=-1, out=out)
+        self.refused(ValueError, "max_seqlen is .*, which is more than 32 bits", q, k, v, lengths, max_seqlen=2**63, out=out)
