@@ -1,14 +1,22 @@
 """FlashAttention forward on NVIDIA GPUs, in one call on the tensors that you have.
 
 `attention` takes PyTorch tensors and arrays of CuPy, JAX and others, `attention_varlen` packed sequences, `attention_padded` padded
-batches. `scaled_dot_product_attention`, `flash_attn_func` and `flash_attn_varlen_func` have the signatures of PyTorch and flash-attn.
+batches. `scaled_dot_product_attention` has PyTorch's arguments; `flash_attn_func`, `flash_attn_varlen_func` and those with Q, K and V or
+K and V in one tensor have flash-attn's.
 `info` returns what was found on this machine. `fa512.torch` has operators that work with `torch.compile`, autograd and DTensor.
 `fa512.transformers` registers an attention for transformers.
 
 Importing this needs neither PyTorch nor a GPU.
 """
 
-from ._native import __version__, attention, attention_padded, attention_varlen, info, warm_up
+from . import _native
+from ._arguments import by_name
+from ._native import __version__, info
+
+attention = by_name(_native.attention)
+attention_varlen = by_name(_native.attention_varlen)
+attention_padded = by_name(_native.attention_padded)
+warm_up = by_name(_native.warm_up)
 
 __all__ = [
     "__version__",
@@ -16,7 +24,11 @@ __all__ = [
     "attention_padded",
     "attention_varlen",
     "flash_attn_func",
+    "flash_attn_kvpacked_func",
+    "flash_attn_qkvpacked_func",
     "flash_attn_varlen_func",
+    "flash_attn_varlen_kvpacked_func",
+    "flash_attn_varlen_qkvpacked_func",
     "info",
     "scaled_dot_product_attention",
     "warm_up",
@@ -79,6 +91,68 @@ def flash_attn_func(
     )
 
 
+def flash_attn_qkvpacked_func(
+    qkv,
+    dropout_p=0.0,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    softcap=0.0,
+    alibi_slopes=None,
+    deterministic=False,
+    return_attn_probs=False,
+):
+    """`flash_attn_func` of one PyTorch tensor [batch, sequence, 3, heads, head size].
+
+    An unsupported argument is an error that names it. See `fa512.torch.flash_attn_qkvpacked_func`.
+    """
+    from . import torch
+
+    return torch.flash_attn_qkvpacked_func(
+        qkv,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        deterministic,
+        return_attn_probs,
+    )
+
+
+def flash_attn_kvpacked_func(
+    q,
+    kv,
+    dropout_p=0.0,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    softcap=0.0,
+    alibi_slopes=None,
+    deterministic=False,
+    return_attn_probs=False,
+):
+    """`flash_attn_func` with K and V in one PyTorch tensor [batch, sequence, 2, heads, head size].
+
+    An unsupported argument is an error that names it. See `fa512.torch.flash_attn_kvpacked_func`.
+    """
+    from . import torch
+
+    return torch.flash_attn_kvpacked_func(
+        q,
+        kv,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        deterministic,
+        return_attn_probs,
+    )
+
+
 def flash_attn_varlen_func(
     q,
     k,
@@ -120,4 +194,78 @@ def flash_attn_varlen_func(
         deterministic,
         return_attn_probs,
         block_table,
+    )
+
+
+def flash_attn_varlen_qkvpacked_func(
+    qkv,
+    cu_seqlens,
+    max_seqlen,
+    dropout_p=0.0,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    softcap=0.0,
+    alibi_slopes=None,
+    deterministic=False,
+    return_attn_probs=False,
+):
+    """`flash_attn_varlen_func` of one PyTorch tensor [rows, 3, heads, head size].
+
+    An unsupported argument is an error that names it. See `fa512.torch.flash_attn_varlen_qkvpacked_func`.
+    """
+    from . import torch
+
+    return torch.flash_attn_varlen_qkvpacked_func(
+        qkv,
+        cu_seqlens,
+        max_seqlen,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        deterministic,
+        return_attn_probs,
+    )
+
+
+def flash_attn_varlen_kvpacked_func(
+    q,
+    kv,
+    cu_seqlens_q,
+    cu_seqlens_k,
+    max_seqlen_q,
+    max_seqlen_k,
+    dropout_p=0.0,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    softcap=0.0,
+    alibi_slopes=None,
+    deterministic=False,
+    return_attn_probs=False,
+):
+    """`flash_attn_varlen_func` with K and V in one PyTorch tensor [rows, 2, heads, head size].
+
+    An unsupported argument is an error that names it. See `fa512.torch.flash_attn_varlen_kvpacked_func`.
+    """
+    from . import torch
+
+    return torch.flash_attn_varlen_kvpacked_func(
+        q,
+        kv,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_seqlen_q,
+        max_seqlen_k,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        deterministic,
+        return_attn_probs,
     )

@@ -2,47 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Union
+import functools
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor
 
 from .. import _native
+from .._arguments import align_of, flag, no_dropout, scale_of, softcap_of, window_of
+from . import _recorded
+from ._determinism import determinism
 from ._library import (
     ALIGN,
     BOTTOM_RIGHT,
+    DETERMINISTIC,
     OPTIONS,
     TOP_LEFT,
     cast,
-    refuse,
-    refuse_flash_attn_options,
+    require_tensors,
+    tensor_or_none,
     why_not_align,
     why_not_rows,
     why_not_strides,
     why_not_window,
-    window_of_flash_attn,
+    without_keys,
 )
 from ._register import (
     Kept,
     Sharding,
+    calls,
     define,
     implement,
+    operators,
     register_autocast,
     register_autograd,
     register_fakes,
     register_sharding,
+    register_vmap,
 )
 from ._scores import (
     BIAS,
     SCORES,
     bias_of_mask,
-    of_flash_attn,
     why_no_gradient_of_scores,
     why_not_scores,
 )
 
 _LIMITS = f"{OPTIONS}, {ALIGN}"
-define("attention", f"{_LIMITS}, {SCORES}, {BIAS}", _LIMITS)
+define("attention", f"{_LIMITS}, {SCORES}, {BIAS}, {DETERMINISTIC}", f"{_LIMITS}, {DETERMINISTIC}")
 
 
 def why_not(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
@@ -69,38 +76,53 @@ class Options(NamedTuple):
     softcap: Optional[float] = None
     alibi_slopes: Optional[Tensor] = None
     bias: Optional[Tensor] = None
-
-    def of_native(self) -> dict[str, Any]:
-        """As arguments of the native function, except the bias."""
-        return {
-            "causal": self.is_causal,
-            "window": (self.window_left, self.window_right),
-            "align": self.align,
-            "scale": self.scale,
-            "softcap": self.softcap,
-            "alibi_slopes": self.alibi_slopes,
-        }
+    deterministic: bool = False
 
     def limits(self) -> tuple[Any, ...]:
         """The arguments that the backward takes."""
-        return self[:5]
+        return *self[:5], self.deterministic
 
     def scores(self) -> tuple[Any, ...]:
         """The score modifications."""
-        return self[5:]
+        return self[5:8]
 
 
 # The kernels. Allocation, checks and launch are those of `fa512.attention`.
 
 
-def forward_cuda(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
-    asked = Options(*options)
-    return _native.attention(query, key, value, **asked.of_native(), bias=asked.bias)
+def forward_cuda(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+    align: str = TOP_LEFT,
+    softcap: Optional[float] = None,
+    alibi_slopes: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
+    deterministic: bool = False,
+    **more: Any,
+) -> Any:
+    """`more` goes to the native function: the layout, whether LSE is returned."""
+    # Models call this in every layer: nothing is built that is not passed on.
+    return _native.attention(  # type: ignore[call-overload]
+        query,
+        key,
+        value,
+        causal=is_causal,
+        window=(window_left, window_right),
+        align=align,
+        scale=scale,
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+        bias=bias,
+        **more,
+    )
 
 
-def forward_with_lse_cuda(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
-    asked = Options(*options)
-    return _native.attention(query, key, value, **asked.of_native(), bias=asked.bias, return_lse=True)  # type: ignore[return-value]
+forward_with_lse_cuda = functools.partial(forward_cuda, return_lse=True)
 
 
 def _backward(
@@ -110,34 +132,30 @@ def _backward(
     value: Tensor,
     out: Tensor,
     lse: Tensor,
-    *options: Any,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+    align: str = TOP_LEFT,
+    deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """PyTorch's own flash backward on O and LSE of fa512, which have the same meaning. Without dropout it reads no random numbers.
 
-    It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right: see `_why_no_gradient`.
+    It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right: see `why_no_gradient`.
     """
-    asked = Options(*options)
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
+    rows = [tensor.transpose(1, 2) for tensor in (grad, query, key, value, out)]
+    lengths = (None, None, query.shape[2], key.shape[2])
+    window = {"window_size_left": window_left, "window_size_right": window_right}
     # The call that _scaled_dot_product_flash_attention_backward makes, but with a window.
-    gradients = torch.ops.aten._flash_attention_backward(
-        *(tensor.transpose(1, 2) for tensor in (grad, query, key, value, out)),
-        lse,
-        None,
-        None,
-        query.shape[2],
-        key.shape[2],
-        0.0,
-        asked.is_causal,
-        random,
-        random,
-        scale=asked.scale,
-        window_size_left=asked.window_left,
-        window_size_right=asked.window_right,
-    )
+    with determinism(deterministic):
+        gradients = torch.ops.aten._flash_attention_backward(
+            *rows, lse, *lengths, 0.0, is_causal, random, random, scale=scale, **window
+        )
     return tuple(gradient.transpose(1, 2) for gradient in gradients)  # type: ignore[return-value]
 
 
-_forward, _forward_with_lse = implement("attention", forward_cuda, forward_with_lse_cuda, _backward)
+implement("attention", forward_cuda, forward_with_lse_cuda, _backward)
 
 
 # Fake implementations: outputs without computation.
@@ -174,18 +192,27 @@ register_fakes("attention", _why_not_arguments, new_out, _new_lse, _new_gradient
 # Gradients.
 
 
-def _why_no_gradient(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Optional[str]:
+def why_no_gradient(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Optional[str]:
     """The reason why PyTorch's backward does not support this; None if it does."""
     asked = Options(*options)
     reason = why_no_gradient_of_scores(*asked.scores())
-    if reason is not None:
-        return reason
-    queries, keys = query.shape[2], key.shape[2]
-    right = 0 if asked.is_causal else asked.window_right
-    if queries == keys or (asked.window_left is None and right is None):
+    return reason or _why_no_gradient_of_limits(query.shape[2], key.shape[2], *asked[:5])
+
+
+def _why_no_gradient_of_limits(
+    queries: int,
+    keys: int,
+    is_causal: bool,
+    scale: Optional[float],
+    window_left: Optional[int],
+    window_right: Optional[int],
+    align: str,
+) -> Optional[str]:
+    right = 0 if is_causal else window_right
+    if queries == keys or (window_left is None and right is None):
         return None
     found = f"a gradient is required of {queries} queries and {keys} keys"
-    if asked.align == TOP_LEFT:
+    if align == TOP_LEFT:
         return f'{found} with a limit aligned "{TOP_LEFT}"; PyTorch\'s backward computes "{BOTTOM_RIGHT}" alone'
     if queries > keys and right != 0:
         # The backward treats a right side above the number of keys as no limit, and no limit as a right side of that number.
@@ -197,7 +224,86 @@ def _keep(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Kept:
     return Kept((), Options(*options).limits())
 
 
-register_autograd("attention", _why_no_gradient, _keep)
+_record = register_autograd("attention", why_no_gradient, _keep, forward_with_lse_cuda, _backward)
+
+
+def _recorded_with_lse(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+    align: str = TOP_LEFT,
+    *others: Any,
+) -> tuple[Tensor, Tensor]:
+    """`forward_with_lse_cuda` with a gradient, recorded in C++ without a change of scores."""
+    limits = (is_causal, scale, window_left, window_right, align)
+    if not _recorded.IS_POSSIBLE or any(map(_is_given, others)):
+        return _record(query, key, value, *limits, *others)
+    # The kernel says what is wrong with other dimensions.
+    if query.dim() == key.dim() == 4 and query.shape != key.shape:
+        _require(_why_no_gradient_of_limits(query.shape[2], key.shape[2], *limits))
+    if window_left is None and window_right is None:
+        return _recorded.attention(query, key, value, is_causal, scale)
+    return _swapped(_recorded.attention_bshd)(query, key, value, *limits[:4])
+
+
+def _require(reason: Optional[str]) -> None:
+    if reason is not None:
+        raise ValueError(reason)
+
+
+def _is_given(option: Any) -> bool:
+    return option is not None and option is not False
+
+
+_forward, _forward_with_lse = calls(forward_cuda, forward_with_lse_cuda, _recorded_with_lse, *operators("attention"))
+
+
+# flash-attn's order, [batch, sequence, heads, head size], which operators do not have.
+
+
+def _swapped(call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, which takes and returns the other order."""
+
+    def swapped(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Any:
+        result = call(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), *options)
+        return result.transpose(1, 2) if isinstance(result, Tensor) else (result[0].transpose(1, 2), result[1])
+
+    return swapped
+
+
+_record_swapped = _swapped(_record)
+
+
+def _recorded_bshd_with_lse(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+    align: str = TOP_LEFT,
+    *others: Any,
+) -> tuple[Tensor, Tensor]:
+    """The same of this order."""
+    limits = (is_causal, scale, window_left, window_right, align)
+    if not _recorded.IS_POSSIBLE or any(map(_is_given, others)):
+        return _record_swapped(query, key, value, *limits, *others)
+    if query.dim() == key.dim() == 4 and query.shape != key.shape:
+        _require(_why_no_gradient_of_limits(query.shape[1], key.shape[1], *limits))
+    return _recorded.attention_bshd(query, key, value, is_causal, scale, window_left, window_right)
+
+
+_forward_bshd, _forward_bshd_with_lse = calls(
+    functools.partial(forward_cuda, layout="bshd"),
+    functools.partial(forward_cuda, layout="bshd", return_lse=True),
+    _recorded_bshd_with_lse,
+    *map(_swapped, operators("attention")),
+)
 
 
 def _cast_options(*options: Any) -> Options:
@@ -207,6 +313,7 @@ def _cast_options(*options: Any) -> Options:
 
 
 register_autocast("attention", _cast_options)
+register_vmap("attention")
 register_sharding("attention", Sharding(rows=1, lse=1, scores=1), Sharding(rows=0, lse=0, scores=0))
 
 
@@ -240,8 +347,27 @@ def attention(
     The result is contiguous, and has the memory order of `query`: batch, sequence, heads or batch, heads, sequence. LSE, float32
     [batch, heads, sequence], has no gradient.
     """
-    operator = _forward_with_lse if return_lse else _forward
-    return operator(query, key, value, causal, scale, *(window or (None, None)), align, softcap, alibi_slopes, bias)
+    are_alike = _are_alike(query, key, value)
+    if not are_alike:
+        require_tensors(query=query, key=key, value=value)
+    options = (
+        flag("causal", causal),
+        scale_of("scale", scale),
+        *window_of("window", window),
+        align_of("align", align),
+        softcap_of("softcap", softcap),
+        tensor_or_none("alibi_slopes", alibi_slopes),
+        tensor_or_none("bias", bias),
+    )
+    nothing = None if are_alike else without_keys(query, key, value, 2, why_not)
+    if flag("return_lse", return_lse):
+        return nothing or _forward_with_lse(query, key, value, *options)
+    return nothing[0] if nothing else _forward(query, key, value, *options)
+
+
+def _are_alike(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether these are tensors with as many keys as queries, and no shared heads."""
+    return type(query) is type(key) is type(value) is Tensor and query.shape == key.shape
 
 
 def scaled_dot_product_attention(
@@ -260,35 +386,19 @@ def scaled_dot_product_attention(
     with the first key. `attn_mask` is boolean, or has the type of `query` and is added to scores; there is no gradient with it. An unsupported
     argument is an error that names it.
     """
-    if dropout_p != 0.0:
-        refuse("dropout_p", dropout_p, "it must be 0")
-    if not enable_gqa and query.dim() == key.dim() == 4 and key.shape[1] != query.shape[1]:
+    if attn_mask is None is scale and type(dropout_p) is float and not dropout_p and type(is_causal) is type(enable_gqa) is bool:
+        # What most calls ask for needs no more checks.
+        if _are_alike(query, key, value):
+            return _forward(query, key, value, is_causal)
+    no_dropout("dropout_p", dropout_p)
+    require_tensors(query=query, key=key, value=value)
+    is_causal, scale = flag("is_causal", is_causal), scale_of("scale", scale)
+    if not flag("enable_gqa", enable_gqa) and query.dim() == key.dim() == 4 and key.shape[1] != query.shape[1]:
         raise ValueError(f"query has {query.shape[1]} heads and key {key.shape[1]}; pass enable_gqa=True for groups that share them")
-    if attn_mask is None:
+    nothing = without_keys(query, key, value, 2, why_not)
+    if nothing is not None:
+        return nothing[0]
+    if tensor_or_none("attn_mask", attn_mask) is None:
         return _forward(query, key, value, is_causal, scale)
     bias = bias_of_mask(attn_mask, query, key, value)
     return _forward(query, key, value, *Options(is_causal, scale, bias=bias))
-
-
-def flash_attn_func(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    dropout_p: float = 0.0,
-    softmax_scale: Optional[float] = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    alibi_slopes: Optional[Tensor] = None,
-    deterministic: bool = False,
-    return_attn_probs: bool = False,
-) -> Tensor:
-    """flash-attn's `flash_attn_func` for float16 or bfloat16 tensors [batch, sequence, heads, head size].
-
-    `k` and `v` may have fewer heads and another sequence length; `causal` and `window_size` then align the last query with the last key. An
-    unsupported argument is an error that names it; so is a gradient with a softcap or slopes.
-    """
-    refuse_flash_attn_options((q, k, v), dropout_p, deterministic, return_attn_probs, "fa512.torch.attention")
-    window = window_of_flash_attn(window_size, q.shape[1], k.shape[1])
-    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-    return _forward(q, k, v, causal, softmax_scale, *window, BOTTOM_RIGHT, *of_flash_attn(softcap, alibi_slopes)).transpose(1, 2)

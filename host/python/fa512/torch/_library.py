@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
 from torch import Tensor
+
+from .._arguments import refuse
 
 LIBRARY = torch.library.Library("fa512", "DEF")
 TAGS = (torch.Tag.pt2_compliant_tag,)
@@ -24,6 +26,9 @@ TOP_LEFT, BOTTOM_RIGHT = "top-left", "bottom-right"
 ALIGN = f'str align="{TOP_LEFT}"'
 """What operators take whose keys may be others in number than the queries."""
 
+DETERMINISTIC = "bool deterministic=False"
+"""What operators take whose backward is PyTorch's and can be deterministic."""
+
 BELOW_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
 
 
@@ -35,10 +40,6 @@ def cast(tensor: Tensor) -> Tensor:
 
 def refuse_cpu(query: Tensor, *_: Any, **__: Any) -> Any:
     raise ValueError(f"query is on {query.device}; it must be on an NVIDIA GPU")
-
-
-def refuse(name: str, given: Any, instead: str) -> None:
-    raise ValueError(f"{name} is {given!r}, which is not supported; {instead}")
 
 
 def needs_gradient(*tensors: Tensor) -> bool:
@@ -116,20 +117,6 @@ def why_not_lengths(name: str, lengths: Tensor, query: Tensor, what: str) -> Opt
     return None
 
 
-def window_of_flash_attn(
-    window_size: tuple[int, int], queries: int, keys: int
-) -> tuple[Optional[int], Optional[int]]:
-    """flash-attn's window as the operators take it, aligned bottom-right. -1, and a side that reaches beyond every key, mean no
-    limit."""
-    sides = tuple(window_size)
-    if len(sides) != 2 or min(sides) < -1:
-        refuse("window_size", window_size, "it must be two numbers of keys, where -1 is no limit")
-    left, right = (
-        None if side == -1 or side >= rows - 1 else side for side, rows in zip(sides, (keys, queries))
-    )
-    return left, right
-
-
 def can_shard_heads(query: Any, key: Any, dimension: int = 1) -> bool:
     """Whether sharding Q and K alike keeps each head of Q with the head of K and V that it shares. The specs are DTensor's."""
     heads, shared = query.shape[dimension], key.shape[dimension]
@@ -163,21 +150,34 @@ def why_not_strides(tensors: tuple[tuple[str, Tensor], ...]) -> Optional[str]:
     return None
 
 
-def refuse_flash_attn_options(
-    tensors: tuple[Tensor, Tensor, Tensor],
-    dropout_p: float,
-    deterministic: bool,
-    return_attn_probs: bool,
-    instead_of_probabilities: str,
-) -> None:
-    """Raises an error that names the first unsupported argument of flash-attn's functions."""
-    if dropout_p != 0.0:
-        refuse("dropout_p", dropout_p, "it must be 0")
-    if return_attn_probs:
-        refuse("return_attn_probs", return_attn_probs, f"{instead_of_probabilities} returns LSE")
-    if deterministic and needs_gradient(*tensors) and not torch.are_deterministic_algorithms_enabled():
-        refuse(
-            "deterministic",
-            deterministic,
-            "the backward is PyTorch's, which torch.use_deterministic_algorithms(True) makes deterministic",
-        )
+def require_tensors(**given: Any) -> None:
+    """Raises an error that names the first argument that is no tensor."""
+    for name, tensor in given.items():
+        if not isinstance(tensor, Tensor):
+            refuse(name, tensor, "a PyTorch tensor")
+
+
+def tensor_or_none(name: str, given: Any) -> Optional[Tensor]:
+    if given is not None:
+        require_tensors(**{name: given})
+    return given
+
+
+def without_keys(
+    query: Tensor, key: Tensor, value: Tensor, rows: int, why_not: Callable[..., Optional[str]], *lengths: Optional[Tensor]
+) -> Optional[tuple[Tensor, Tensor]]:
+    """If K has no rows, which is dimension `rows`: O, zeros with gradients of zeros, and LSE, -inf in the shape of O without the head
+    size. Else None."""
+    if key.dim() <= rows or key.shape[rows] != 0 or query.numel() == 0:
+        return None
+    if torch.is_autocast_enabled("cuda"):
+        query, key, value = cast(query), cast(key), cast(value)
+    # Everything else must be as if there were keys.
+    some = (tensor.new_empty(()).expand(*tensor.shape[:rows], query.shape[rows] + 1, *tensor.shape[rows + 1 :]) for tensor in (key, value))
+    reason = why_not(query, *some, *lengths)
+    if reason is not None:
+        raise ValueError(reason)
+    # The sums are 0, and let gradients of K and V be tensors, too.
+    everything = torch.ones((), dtype=torch.bool, device=query.device)
+    out = query.masked_fill(everything, 0) + (key.sum() + value.sum())
+    return out, query.new_full(query.shape[:-1], float("-inf"), dtype=torch.float32)

@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor
 
 from .. import _native
+from .._arguments import align_of, flag, rows_of, scale_of, softcap_of, window_of
+from . import _recorded
+from ._determinism import determinism
 from ._library import (
     ALIGN,
     BOTTOM_RIGHT,
+    DETERMINISTIC,
     OPTIONS,
     TOP_LEFT,
-    refuse_flash_attn_options,
+    require_tensors,
+    tensor_or_none,
     why_not_align,
     why_not_lengths,
     why_not_rows,
     why_not_strides,
     why_not_window,
-    window_of_flash_attn,
+    without_keys,
 )
 from ._register import (
     Kept,
     Sharding,
+    calls,
     define,
     implement,
     new_like,
+    operators,
     register_autocast,
     register_autograd,
     register_fakes,
     register_sharding,
+    register_vmap,
 )
-from ._scores import SCORES, of_flash_attn, why_no_gradient_of_scores, why_not_scores
+from ._scores import SCORES, why_no_gradient_of_scores, why_not_scores
 
 _KEYS = f"Tensor? cu_seqlens_k=None, SymInt? max_seqlen_k=None, {ALIGN}"
-_SEQUENCES = f"Tensor cu_seqlens, SymInt max_seqlen, {OPTIONS}, {SCORES}, {_KEYS}"
-_LENGTHS = f"Tensor cu_seqlens, Tensor? cu_seqlens_k, SymInt max_seqlen, SymInt? max_seqlen_k, {OPTIONS}"
+_SEQUENCES = f"Tensor cu_seqlens, SymInt max_seqlen, {OPTIONS}, {SCORES}, {_KEYS}, {DETERMINISTIC}"
+_LENGTHS = f"Tensor cu_seqlens, Tensor? cu_seqlens_k, SymInt max_seqlen, SymInt? max_seqlen_k, {OPTIONS}, {DETERMINISTIC}"
 define("attention_varlen", _SEQUENCES, _LENGTHS)
 
 
@@ -77,19 +86,7 @@ class _Options(NamedTuple):
     cu_seqlens_k: Optional[Tensor] = None
     max_seqlen_k: Optional[int] = None
     align: str = TOP_LEFT
-
-    def of_native(self) -> dict[str, Any]:
-        """As arguments of `fa512.attention_varlen`."""
-        return {
-            "max_seqlen": self.max_seqlen,
-            "causal": self.is_causal,
-            "window": (self.window_left, self.window_right),
-            "scale": self.scale,
-            "softcap": self.softcap,
-            "alibi_slopes": self.alibi_slopes,
-            "cu_seqlens_k": self.cu_seqlens_k,
-            "align": self.align,
-        }
+    deterministic: bool = False
 
     def limits(self) -> tuple[Any, ...]:
         """The arguments that the backward takes after the lengths."""
@@ -103,14 +100,42 @@ class _Options(NamedTuple):
 # The kernels. Allocation, checks and launch are those of `fa512.attention_varlen`.
 
 
-def forward_cuda(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Tensor:
-    return _native.attention_varlen(query, key, value, cu_seqlens, **_Options(*options).of_native())
+def forward_cuda(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seqlens: Tensor,
+    max_seqlen: int,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+    softcap: Optional[float] = None,
+    alibi_slopes: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None,
+    max_seqlen_k: Optional[int] = None,
+    align: str = TOP_LEFT,
+    deterministic: bool = False,
+    **more: Any,
+) -> Any:
+    return _native.attention_varlen(  # type: ignore[call-overload]
+        query,
+        key,
+        value,
+        cu_seqlens,
+        cu_seqlens_k=cu_seqlens_k,
+        max_seqlen=max_seqlen,
+        causal=is_causal,
+        window=(window_left, window_right),
+        align=align,
+        scale=scale,
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+        **more,
+    )
 
 
-def _forward_with_lse_cuda(
-    query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any
-) -> tuple[Tensor, Tensor]:
-    return _native.attention_varlen(query, key, value, cu_seqlens, **_Options(*options).of_native(), return_lse=True)
+_forward_with_lse_cuda = functools.partial(forward_cuda, return_lse=True)
 
 
 def backward(
@@ -128,10 +153,12 @@ def backward(
     scale: Optional[float] = None,
     window_left: Optional[int] = None,
     window_right: Optional[int] = None,
+    deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """PyTorch's own flash backward on O and LSE of fa512, which have the same meaning. Without dropout it reads no random numbers.
 
-    It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right in each sequence.
+    It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right in each sequence. Rows that belong
+    to no sequence get what memory held.
     """
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
     cu_seqlens_k = cu_seqlens if cu_seqlens_k is None else cu_seqlens_k
@@ -139,12 +166,56 @@ def backward(
     longest_k = max(max_seqlen, max_seqlen_k or 0)
     lengths = (cu_seqlens, cu_seqlens_k, max_seqlen, longest_k)
     window = {"window_size_left": window_left, "window_size_right": window_right}
-    return torch.ops.aten._flash_attention_backward(
-        grad, query, key, value, out, lse, *lengths, 0.0, is_causal, random, random, scale=scale, **window
-    )
+    with determinism(deterministic):
+        return torch.ops.aten._flash_attention_backward(
+            grad, query, key, value, out, lse, *lengths, 0.0, is_causal, random, random, scale=scale, **window
+        )
 
 
-_forward, _forward_with_lse = implement("attention_varlen", forward_cuda, _forward_with_lse_cuda, backward)
+def zero_outside(cu_seqlens: Tensor, *of_rows: Optional[Tensor]) -> None:
+    """Writes zeros into the rows that belong to no sequence: those before the first one, and those behind the last."""
+    gradients = [gradient for gradient in of_rows if gradient is not None]
+    if not gradients:
+        return
+    rows = torch.arange(gradients[0].shape[0], dtype=torch.int32, device=cu_seqlens.device)
+    outside = ((rows < cu_seqlens[0]) | (rows >= cu_seqlens[-1]))[:, None, None]
+    for gradient in gradients:
+        gradient.masked_fill_(outside, 0)
+
+
+def _zero_gradients_outside(
+    cu_seqlens: Tensor,
+    cu_seqlens_k: Optional[Tensor],
+    query: Optional[Tensor],
+    key: Optional[Tensor],
+    value: Optional[Tensor],
+) -> None:
+    """`zero_outside` of the gradients of Q, K and V, where there are any."""
+    if cu_seqlens_k is None or cu_seqlens_k is cu_seqlens:
+        zero_outside(cu_seqlens, query, key, value)
+    else:
+        zero_outside(cu_seqlens, query)
+        zero_outside(cu_seqlens_k, key, value)
+
+
+def backward_cuda(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    cu_seqlens: Tensor,
+    cu_seqlens_k: Optional[Tensor],
+    *options: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`backward`, with zeros in rows that belong to no sequence."""
+    gradients = backward(grad, query, key, value, out, lse, cu_seqlens, cu_seqlens_k, *options)
+    _zero_gradients_outside(cu_seqlens, cu_seqlens_k, *gradients)
+    return gradients
+
+
+implement("attention_varlen", forward_cuda, _forward_with_lse_cuda, backward_cuda)
 
 
 # Fake implementations: outputs without computation.
@@ -159,7 +230,7 @@ def _why_not_arguments(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Te
     asked = _Options(*options)
     reason = why_not_varlen(query, key, value, cu_seqlens, asked.cu_seqlens_k) or why_not_align(asked.align)
     reason = reason or why_not_window(asked.window_left, asked.window_right)
-    return reason or why_not_scores(query, key, *asked.scores())
+    return reason or why_not_scores(query, key, asked.softcap, asked.alibi_slopes, sequences=cu_seqlens.shape[0] - 1)
 
 
 register_fakes("attention_varlen", _why_not_arguments, new_like, _new_lse, torch.empty_like)
@@ -168,7 +239,7 @@ register_fakes("attention_varlen", _why_not_arguments, new_like, _new_lse, torch
 # Gradients.
 
 
-def _why_no_gradient(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Optional[str]:
+def why_no_gradient(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Optional[str]:
     """The reason why PyTorch's backward does not support this; None if it does."""
     asked = _Options(*options)
     reason = why_no_gradient_of_scores(*asked.scores())
@@ -191,11 +262,55 @@ def _keep(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *option
     asked = _Options(*options)
     longest_k = key.shape[0] if asked.max_seqlen_k is None else asked.max_seqlen_k
     longest = (asked.max_seqlen, None if asked.cu_seqlens_k is None else longest_k)
-    return Kept((cu_seqlens, asked.cu_seqlens_k), (*longest, *asked.limits()))
+    return Kept((cu_seqlens, asked.cu_seqlens_k), (*longest, *asked.limits(), asked.deterministic))
 
 
-register_autograd("attention_varlen", _why_no_gradient, _keep)
+_record = register_autograd("attention_varlen", why_no_gradient, _keep, _forward_with_lse_cuda, backward_cuda)
+
+
+def _recorded_with_lse(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seqlens: Tensor,
+    max_seqlen: int,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+    softcap: Optional[float] = None,
+    alibi_slopes: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None,
+    max_seqlen_k: Optional[int] = None,
+    align: str = TOP_LEFT,
+    deterministic: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """`_forward_with_lse_cuda` with a gradient, recorded in C++ without a change of scores."""
+    limits = (is_causal, scale, window_left, window_right)
+    if not _recorded.IS_POSSIBLE or softcap is not None or alibi_slopes is not None or deterministic:
+        scores = (softcap, alibi_slopes, cu_seqlens_k, max_seqlen_k, align, deterministic)
+        return _record(query, key, value, cu_seqlens, max_seqlen, *limits, *scores)
+    longest_k = max_seqlen
+    if cu_seqlens_k is not None:
+        reason = why_no_gradient_of_limits(align, *limits)
+        if reason is not None:
+            raise ValueError(reason)
+        longest_k = max(max_seqlen, key.shape[0] if max_seqlen_k is None else max_seqlen_k)
+    lengths = (cu_seqlens, cu_seqlens if cu_seqlens_k is None else cu_seqlens_k, max_seqlen, longest_k)
+    out, lse = _recorded.attention_varlen(query, key, value, *lengths, *limits)
+
+    def zero(gradients: tuple[Optional[Tensor], ...], _: Any) -> tuple[Optional[Tensor], ...]:
+        with torch.no_grad():
+            _zero_gradients_outside(cu_seqlens, cu_seqlens_k, *gradients)
+        return gradients
+
+    out.grad_fn.register_hook(zero)
+    return out, lse
+
+
+_forward, _forward_with_lse = calls(forward_cuda, _forward_with_lse_cuda, _recorded_with_lse, *operators("attention_varlen"))
 register_autocast("attention_varlen")
+register_vmap("attention_varlen")
 register_sharding("attention_varlen", Sharding(rows=1, lse=0, scores=1))
 
 
@@ -226,52 +341,30 @@ def attention_varlen(
     longest of these. `align` then says how queries align with keys, as for `attention`, and a gradient with a causal mask or a window
     needs "bottom-right". A query whose sequence has no key gets zeros.
 
-    `window`, `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within each sequence. LSE, float32 [heads, rows],
-    has no gradient.
+    `window`, `softcap` and `alibi_slopes` (float32 [heads] or [sequences, heads]) are as for `attention`, within each sequence. LSE,
+    float32 [heads, rows], has no gradient. With a gradient, `max_seqlen` and `max_seqlen_k` must not be too small.
     """
-    longest = query.shape[0] if max_seqlen is None else max_seqlen
-    keys = _keys_apart(cu_seqlens, cu_seqlens_k, max_seqlen_k, align)
-    operator = _forward_with_lse if return_lse else _forward
-    options = (causal, scale, *(window or (None, None)), softcap, alibi_slopes)
-    return operator(query, key, value, cu_seqlens, longest, *options, *keys)
+    require_tensors(query=query, key=key, value=value, cu_seqlens=cu_seqlens)
+    longest = query.shape[0] if max_seqlen is None else rows_of("max_seqlen", max_seqlen)
+    longest_k = None if max_seqlen_k is None else rows_of("max_seqlen_k", max_seqlen_k)
+    keys = keys_apart(cu_seqlens, tensor_or_none("cu_seqlens_k", cu_seqlens_k), longest_k, align_of("align", align))
+    options = (
+        flag("causal", causal),
+        scale_of("scale", scale),
+        *window_of("window", window),
+        softcap_of("softcap", softcap),
+        tensor_or_none("alibi_slopes", alibi_slopes),
+    )
+    nothing = without_keys(query, key, value, 0, why_not_varlen, cu_seqlens, cu_seqlens_k)
+    if flag("return_lse", return_lse):
+        if nothing:
+            return nothing[0], nothing[1].transpose(0, 1)
+        return _forward_with_lse(query, key, value, cu_seqlens, longest, *options, *keys)
+    return nothing[0] if nothing else _forward(query, key, value, cu_seqlens, longest, *options, *keys)
 
 
-def _keys_apart(
+def keys_apart(
     cu_seqlens: Tensor, cu_seqlens_k: Optional[Tensor], max_seqlen_k: Optional[int], align: str
 ) -> tuple[Any, ...]:
     """The operators' arguments for lengths of keys; none if they equal those of queries, which faster kernels may compute."""
     return () if cu_seqlens_k is None or cu_seqlens_k is cu_seqlens else (cu_seqlens_k, max_seqlen_k, align)
-
-
-def flash_attn_varlen_func(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cu_seqlens_q: Tensor,
-    cu_seqlens_k: Tensor,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    dropout_p: float = 0.0,
-    softmax_scale: Optional[float] = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    alibi_slopes: Optional[Tensor] = None,
-    deterministic: bool = False,
-    return_attn_probs: bool = False,
-    block_table: Optional[Tensor] = None,
-) -> Tensor:
-    """flash-attn's `flash_attn_varlen_func` for float16 or bfloat16 tensors [rows of all sequences, heads, head size].
-
-    `k` and `v` may have fewer heads. Their sequences may have other lengths; `causal` and `window_size` then align the last query of each
-    with its last key. If the lengths are those of `q`, pass the same tensor as `cu_seqlens_q` and `cu_seqlens_k`. An unsupported argument is
-    an error that names it; so is a gradient with a softcap or slopes.
-    """
-    refuse_flash_attn_options((q, k, v), dropout_p, deterministic, return_attn_probs, "fa512.torch.attention_varlen")
-    if block_table is not None:
-        raise ValueError("block_table is given, which is not supported; leave it out")
-    longest, longest_k = int(max_seqlen_q), int(max_seqlen_k)
-    window = window_of_flash_attn(window_size, longest, longest_k)
-    scores = of_flash_attn(softcap, alibi_slopes)
-    keys = _keys_apart(cu_seqlens_q, cu_seqlens_k, longest_k, BOTTOM_RIGHT)
-    return _forward(q, k, v, cu_seqlens_q, longest, causal, softmax_scale, *window, *scores, *keys)

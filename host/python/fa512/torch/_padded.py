@@ -8,29 +8,36 @@ import torch
 from torch import Tensor
 
 from .. import _native
+from .._arguments import align_of, flag, scale_of, softcap_of, window_of
 from ._batched import Options
 from ._library import (
     ALIGN,
     OPTIONS,
     TOP_LEFT,
+    require_tensors,
+    tensor_or_none,
     why_not_align,
     why_not_lengths,
     why_not_rows,
     why_not_strides,
     why_not_window,
+    without_keys,
 )
 from ._packed import backward as packed_backward
 from ._packed import why_no_gradient_of_limits
 from ._register import (
     Kept,
     Sharding,
+    calls,
     define,
     implement,
     new_like,
+    operators,
     register_autocast,
     register_autograd,
     register_fakes,
     register_sharding,
+    register_vmap,
 )
 from ._scores import SCORES, why_no_gradient_of_scores, why_not_scores
 
@@ -87,23 +94,40 @@ def _new_lse(query: Tensor) -> Tensor:
     return query.new_full((heads, batch, rows), float("-inf"), dtype=torch.float32)
 
 
-def _of_native(seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], options: tuple[Any, ...]) -> dict[str, Any]:
-    return {"seqused_q": seqused_q, "seqused_k": seqused_k, **Options(*options).of_native()}
-
-
 def forward_cuda(
-    query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
-) -> Tensor:
-    asked = _of_native(seqused_q, seqused_k, options)
-    return _native.attention_padded(query, key, value, out=_new_out(query, seqused_q), **asked)
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seqused_q: Optional[Tensor],
+    seqused_k: Optional[Tensor],
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+    align: str = TOP_LEFT,
+    softcap: Optional[float] = None,
+    alibi_slopes: Optional[Tensor] = None,
+    **more: Any,
+) -> Any:
+    return _native.attention_padded(  # type: ignore[call-overload, misc]
+        query,
+        key,
+        value,
+        seqused_q=seqused_q,
+        seqused_k=seqused_k,
+        causal=is_causal,
+        window=(window_left, window_right),
+        align=align,
+        scale=scale,
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+        out=_new_out(query, seqused_q),
+        **more,
+    )
 
 
-def _forward_with_lse_cuda(
-    query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
-) -> tuple[Tensor, Tensor]:
-    out, lse = _new_out(query, seqused_q), _new_lse(query)
-    asked = _of_native(seqused_q, seqused_k, options)
-    return _native.attention_padded(query, key, value, out=out, lse=lse, **asked)  # type: ignore[return-value]
+def _forward_with_lse_cuda(query: Tensor, key: Tensor, value: Tensor, *lengths_and_options: Any) -> tuple[Tensor, Tensor]:
+    return forward_cuda(query, key, value, *lengths_and_options, lse=_new_lse(query))  # type: ignore[misc]
 
 
 def _unused(seqused: Optional[Tensor], tensor: Tensor) -> Tensor:
@@ -149,7 +173,7 @@ def backward(
     )
 
 
-_forward, _forward_with_lse = implement("attention_padded", forward_cuda, _forward_with_lse_cuda, backward)
+implement("attention_padded", forward_cuda, _forward_with_lse_cuda, backward)
 
 
 # Fake implementations: outputs without computation.
@@ -189,8 +213,10 @@ def _keep(
     return Kept((seqused_q, seqused_k), Options(*options)[:4])
 
 
-register_autograd("attention_padded", _why_no_gradient, _keep)
+_recorded_with_lse = register_autograd("attention_padded", _why_no_gradient, _keep, _forward_with_lse_cuda, backward)
+_forward, _forward_with_lse = calls(forward_cuda, _forward_with_lse_cuda, _recorded_with_lse, *operators("attention_padded"))
 register_autocast("attention_padded")
+register_vmap("attention_padded")
 register_sharding("attention_padded", Sharding(rows=_HEADS, lse=0, scores=1), Sharding(rows=0, lse=1, lengths=0))
 
 
@@ -220,8 +246,20 @@ def attention_padded(
     "bottom-right" if they may differ in number. `window`, `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within
     the used rows. LSE, float32 [batch, heads, sequence], has no gradient.
     """
-    options = (causal, scale, *(window or (None, None)), align, softcap, alibi_slopes)
-    if not return_lse:
-        return _forward(query, key, value, seqused_q, seqused_k, *options)
-    out, lse = _forward_with_lse(query, key, value, seqused_q, seqused_k, *options)
+    require_tensors(query=query, key=key, value=value)
+    lengths = tensor_or_none("seqused_q", seqused_q), tensor_or_none("seqused_k", seqused_k)
+    options = (
+        flag("causal", causal),
+        scale_of("scale", scale),
+        *window_of("window", window),
+        align_of("align", align),
+        softcap_of("softcap", softcap),
+        tensor_or_none("alibi_slopes", alibi_slopes),
+    )
+    nothing = without_keys(query, key, value, 1, why_not_padded, *lengths)
+    if not flag("return_lse", return_lse):
+        return nothing[0] if nothing else _forward(query, key, value, *lengths, *options)
+    if nothing:
+        return nothing[0], nothing[1].transpose(1, 2)
+    out, lse = _forward_with_lse(query, key, value, *lengths, *options)
     return out, lse.transpose(0, 1)

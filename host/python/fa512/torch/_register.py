@@ -6,8 +6,11 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import torch
 from torch import Tensor
+from torch._C import _functorch
+from torch.autograd import forward_ad
+from torch.autograd.function import _SingleLevelFunction
 
-from ._direct import without_dispatcher
+from ._direct import by_the_way
 from ._library import BELOW_AUTOCAST, LIBRARY, TAGS, can_shard_heads, cast, needs_gradient, refuse_cpu
 from ._scores import placement, tensors_of
 
@@ -30,15 +33,28 @@ def define(name: str, options: str, of_backward: str) -> None:
         LIBRARY.define(each + schema, tags=TAGS)
 
 
-def implement(name: str, forward: Callable, with_lse: Callable, backward: Callable) -> tuple[Callable, Callable]:
-    """Registers the kernels of these operators. Returns functions that call `name` and `name`_with_lse, without PyTorch's dispatcher
-    where nothing would notice."""
+def implement(name: str, forward: Callable, with_lse: Callable, backward: Callable) -> None:
+    """Registers the kernels of these operators."""
     for each, kernel in {name: forward, f"{name}_with_lse": with_lse, f"{name}_backward": backward}.items():
         LIBRARY.impl(each, kernel, "CUDA")
         LIBRARY.impl(each, refuse_cpu, "CPU")
-    operators = (getattr(torch.ops.fa512, each).default for each in (name, f"{name}_with_lse"))
-    call, call_with_lse = (without_dispatcher(*pair) for pair in zip((forward, with_lse), operators))
-    return call, call_with_lse
+
+
+def operators(name: str) -> tuple[Callable, Callable]:
+    """The operators `name` and `name`_with_lse."""
+    return getattr(torch.ops.fa512, name).default, getattr(torch.ops.fa512, f"{name}_with_lse").default
+
+
+def calls(
+    forward: Callable, with_lse: Callable, recorded_with_lse: Callable, operator: Callable, operator_with_lse: Callable
+) -> tuple[Callable, Callable]:
+    """Functions that compute what the operators do, without PyTorch's dispatcher where nothing would notice: by kernels that return O
+    and O and LSE, and one that also records the gradient."""
+
+    def recorded(*arguments: Any) -> Tensor:
+        return recorded_with_lse(*arguments)[0]
+
+    return by_the_way(forward, recorded, operator), by_the_way(with_lse, recorded_with_lse, operator_with_lse)
 
 
 def register_fakes(
@@ -77,39 +93,133 @@ class Kept(NamedTuple):
     options: tuple[Any, ...]
 
 
-def register_autograd(name: str, why_no_gradient: Callable[..., Optional[str]], keep: Callable[..., Kept]) -> None:
-    """Registers `name`_backward as the gradient of `name` and `name`_with_lse. Both functions get the operator's arguments."""
+def register_autograd(
+    name: str, why_no_gradient: Callable[..., Optional[str]], keep: Callable[..., Kept], with_lse: Callable, backward: Callable
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Registers `name`_backward as the gradient of `name` and `name`_with_lse; it has no derivative itself. `why_no_gradient` and `keep`
+    get the operator's arguments. Returns `with_lse` with the gradient `backward`: kernels, without PyTorch's dispatcher."""
     operators = torch.ops.fa512
-    forward = getattr(operators, name).default
-    with_lse = getattr(operators, f"{name}_with_lse").default
-    backward = getattr(operators, f"{name}_backward").default
+    forward, below, of_gradient = (getattr(operators, f"{name}{end}").default for end in ("", "_with_lse", "_backward"))
+
+    def below_autograd(*arguments: Any) -> tuple[Tensor, Tensor]:
+        return _in_function(below, *arguments)
+
+    record = _record(below_autograd, of_gradient, why_no_gradient, keep).apply
 
     def forward_autograd(*arguments: Any) -> Tensor:
         """Computes LSE too if a gradient will be needed."""
-        if needs_gradient(*tensors_of(arguments)):
-            return with_lse(*arguments)[0]
-        with torch._C._AutoDispatchBelowAutograd():
-            return forward(*arguments)
+        tensors = tensors_of(arguments)
+        refuse_tangents(name, tensors)
+        if needs_gradient(*tensors):
+            return _at_one_level(record, *arguments)[0]
+        return _below_autograd(forward, *arguments)
 
-    def keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        reason = why_no_gradient(*inputs)
-        if reason is not None:
-            raise ValueError(reason)
-        lengths, ctx.options = keep(*inputs)
-        out, lse = output
-        ctx.inputs = len(inputs)
-        ctx.save_for_backward(*inputs[:3], out, lse, *lengths)
-        ctx.mark_non_differentiable(lse)
-        ctx.set_materialize_grads(False)
+    def with_lse_autograd(*arguments: Any) -> tuple[Tensor, Tensor]:
+        tensors = tensors_of(arguments)
+        refuse_tangents(name, tensors)
+        return _at_one_level(record, *arguments) if needs_gradient(*tensors) else _below_autograd(below, *arguments)
 
-    def backward_of_forward(ctx: Any, grad: Optional[Tensor], _: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
-        gradients = (None,) * 3 if grad is None else backward(grad, *ctx.saved_tensors, *ctx.options)
-        return (*gradients, *(None,) * (ctx.inputs - 3))
+    def backward_autograd(*arguments: Any) -> tuple[Tensor, ...]:
+        refuse_tangents(name, tensors_of(arguments))
+        return _at_one_level(_Gradients.apply, name, of_gradient, *arguments)
 
     LIBRARY.impl(name, forward_autograd, "Autograd")
-    torch.library.register_autograd(
-        f"fa512::{name}_with_lse", backward_of_forward, setup_context=keep_for_backward, lib=LIBRARY
-    )
+    LIBRARY.impl(f"{name}_with_lse", with_lse_autograd, "Autograd")
+    LIBRARY.impl(f"{name}_backward", backward_autograd, "Autograd")
+    return _record(with_lse, backward, why_no_gradient, keep).apply
+
+
+def _below_autograd(operator: Callable, *arguments: Any) -> Any:
+    """Calls an operator in its own kernel of autograd."""
+    with torch._C._AutoDispatchBelowAutograd():
+        return operator(*arguments)
+
+
+def _in_function(operator: Callable, *arguments: Any) -> Any:
+    """The same in a function of autograd, which disables gradients for itself, but not for the levels of function transforms below."""
+    if _functorch.peek_interpreter_stack() is None:
+        return _below_autograd(operator, *arguments)
+    with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
+        return _below_autograd(operator, *arguments)
+
+
+def _at_one_level(function: Callable, *arguments: Any) -> Any:
+    """Calls a function of autograd in an operator's kernel, which runs at one level of function transforms at a time."""
+    before = _functorch.get_single_level_autograd_function_allowed()
+    _functorch.set_single_level_autograd_function_allowed(True)
+    try:
+        return function(*arguments)
+    finally:
+        _functorch.set_single_level_autograd_function_allowed(before)
+
+
+def refuse_tangents(name: str, tensors: list[Tensor]) -> None:
+    """Raises an error if a tensor has a tangent, which would be lost."""
+    if forward_ad._current_level < 0:
+        return
+    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+        found = f"fa512: {name} has no forward-mode derivative (torch.func.jvp, torch.autograd.forward_ad)"
+        raise NotImplementedError(f"{found}; use a backward, or PyTorch's attention")
+
+
+def _record(
+    with_lse: Callable, backward: Callable, why_no_gradient: Callable[..., Optional[str]], keep: Callable[..., Kept]
+) -> Any:
+    """`with_lse` with the gradient `backward`, as a function of autograd."""
+
+    class Attention(_SingleLevelFunction):
+        @staticmethod
+        def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
+            reason = why_no_gradient(*arguments)
+            if reason is not None:
+                raise ValueError(reason)
+            lengths, ctx.options = keep(*arguments)
+            out, lse = with_lse(*arguments)
+            ctx.inputs = len(arguments)
+            ctx.save_for_backward(*arguments[:3], out, lse, *lengths)
+            ctx.mark_non_differentiable(lse)
+            ctx.set_materialize_grads(False)
+            return out, lse
+
+        @staticmethod
+        def backward(ctx: Any, grad: Optional[Tensor], _: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
+            gradients = (None,) * 3 if grad is None else backward(grad, *ctx.saved_tensors, *ctx.options)
+            return (*gradients, *(None,) * (ctx.inputs - 3))
+
+    return Attention
+
+
+class _Gradients(_SingleLevelFunction):
+    """A backward, whose own derivative is an error."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str, operator: Callable[..., tuple[Tensor, ...]], *arguments: Any) -> tuple[Tensor, ...]:
+        ctx.name = name
+        return _in_function(operator, *arguments)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise NotImplementedError(f"fa512: {ctx.name} has no second derivative; use PyTorch's attention where it is needed")
+
+
+def register_vmap(name: str) -> None:
+    """Has `torch.func.vmap` compute each entry by itself."""
+    if not hasattr(torch.library, "register_vmap"):
+        return  # Then PyTorch does the same, with a warning.
+    for each in (name, f"{name}_with_lse", f"{name}_backward"):
+        operator = getattr(torch.ops.fa512, each).default
+
+        def of_entries(info: Any, dimensions: tuple[Optional[int], ...], *arguments: Any, operator: Any = operator) -> Any:
+            def entry(number: int) -> Any:
+                pairs = zip(arguments, dimensions)
+                return operator(*(given if at is None else given.select(at, number) for given, at in pairs))
+
+            results = [entry(number) for number in range(info.batch_size)]
+            if isinstance(results[0], Tensor):
+                return torch.stack(results), 0
+            return tuple(map(torch.stack, zip(*results))), (0,) * len(results[0])
+
+        torch.library.register_vmap(f"fa512::{each}", of_entries, lib=LIBRARY)
 
 
 def register_autocast(name: str, cast_options: Callable[..., tuple[Any, ...]] = lambda *options: options) -> None:

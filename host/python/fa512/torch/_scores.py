@@ -7,14 +7,13 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
+from .._arguments import MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP
 from ._library import needs_gradient
 
 SCORES = "float? softcap=None, Tensor? alibi_slopes=None"
 """What every operator takes of them behind its other options; None is none."""
 BIAS = "Tensor? bias=None"
 """What operators of batches take besides."""
-
-MINIMUM_SOFTCAP, MAXIMUM_SOFTCAP = 1e-3, 1e3
 
 
 def why_not_scores(
@@ -23,21 +22,24 @@ def why_not_scores(
     softcap: Optional[float] = None,
     alibi_slopes: Optional[Tensor] = None,
     bias: Optional[Tensor] = None,
+    sequences: Optional[int] = None,
 ) -> Optional[str]:
-    """The reason why these score modifications are not supported; None if they are. Q and K of rank 3 are packed sequences."""
+    """The reason why these score modifications are not supported; None if they are. Q and K of rank 3 are packed sequences, each of which
+    may have its own slopes if their number is given."""
     if softcap is not None and not MINIMUM_SOFTCAP <= softcap <= MAXIMUM_SOFTCAP:
         return f"softcap is {softcap}; it must be from {MINIMUM_SOFTCAP:g} to {MAXIMUM_SOFTCAP:g}, or None"
-    reason = None if alibi_slopes is None else _why_not_slopes(query, alibi_slopes)
+    entries = sequences if query.dim() == 3 else query.shape[0]
+    reason = None if alibi_slopes is None else _why_not_slopes(query, alibi_slopes, entries)
     return reason if bias is None or reason is not None else _why_not_bias(query, key, bias)
 
 
-def _why_not_slopes(query: Tensor, slopes: Tensor) -> Optional[str]:
+def _why_not_slopes(query: Tensor, slopes: Tensor, entries: Optional[int]) -> Optional[str]:
     if slopes.dtype != torch.float32:
         return f"alibi_slopes are {slopes.dtype}; they must be torch.float32"
     if slopes.device != query.device:
         return f"alibi_slopes are on {slopes.device} and query on {query.device}; they must be on one GPU"
-    heads = (query.shape[1],)
-    accepted = (heads,) if query.dim() == 3 else (heads, tuple(query.shape[:2]))
+    heads = query.shape[1]
+    accepted: tuple[tuple[int, ...], ...] = ((heads,),) if entries is None else ((heads,), (entries, heads))
     if tuple(slopes.shape) not in accepted or not slopes.is_contiguous():
         shapes = " or ".join(str(list(shape)) for shape in accepted)
         return f"alibi_slopes have the shape {list(slopes.shape)} and strides {slopes.stride()}; they must be {shapes} without gaps"
@@ -99,8 +101,3 @@ def bias_of_mask(mask: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Ten
     if mask.dim() > 0 and mask.shape[-1] == 1:
         mask = mask.expand(*mask.shape[:-1], key.shape[-2])
     return mask if mask.dim() == 0 or mask.stride(-1) == 1 else mask.contiguous()
-
-
-def of_flash_attn(softcap: float, alibi_slopes: Optional[Tensor]) -> tuple[Optional[float], Optional[Tensor]]:
-    """flash-attn's arguments as the operators take them: a softcap of 0 means none."""
-    return softcap or None, None if alibi_slopes is None else alibi_slopes.contiguous()

@@ -8,9 +8,10 @@ import unittest.mock
 import torch
 
 import fa512.torch
-from fa512.torch import _batched, _packed, _padded
+from fa512.torch import _batched, _determinism, _packed, _padded
 
 _calls = []
+_deterministic = []
 _library = torch.library.Library("fa512", "IMPL")
 
 
@@ -19,6 +20,18 @@ def calls():
     seen = list(_calls)
     _calls.clear()
     return seen
+
+
+def determinism():
+    """Whether each backward since the last time this was asked was deterministic."""
+    noted = list(_deterministic)
+    _deterministic.clear()
+    return noted
+
+
+def note_determinism():
+    strict = torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled()
+    _deterministic.append(strict)
 
 
 def seen(queries, is_causal=False, left=None, right=None, align="top-left", keys=None):
@@ -36,10 +49,24 @@ def _for_each_head(query, *shared):
     return tuple(tensor.repeat_interleave(query.shape[1] // tensor.shape[1], dim=1).double() for tensor in shared)
 
 
+def _factor(query, scale):
+    return query.shape[-1] ** -0.5 if scale is None else scale
+
+
 def _scores(
-    query, key, is_causal=False, scale=None, left=None, right=None, align="top-left", softcap=None, slopes=None, bias=None
+    query,
+    key,
+    is_causal=False,
+    scale=None,
+    left=None,
+    right=None,
+    align="top-left",
+    softcap=None,
+    slopes=None,
+    bias=None,
+    deterministic=False,
 ):
-    scores = query.double() @ key.transpose(-1, -2) * (0.125 if scale is None else scale)
+    scores = query.double() @ key.transpose(-1, -2) * _factor(query, scale)
     if softcap is not None:
         scores = softcap * (scores / softcap).tanh()
     if slopes is not None:
@@ -79,15 +106,19 @@ def _forward(query, key, value, *options):
 
 
 def _backward(*arguments):
+    """Of the limits, PyTorch's backward knows no alignment but bottom-right, and `_batched` asks it for no other that differs."""
     _calls.append("attention_backward")
-    return _gradients(*arguments)
+    *arguments, deterministic = arguments if len(arguments) == 12 else (*arguments, False)
+    with _determinism.determinism(deterministic):
+        note_determinism()
+        return _gradients(*arguments)
 
 
-def _gradients(grad, query, key, value, out, lse, is_causal=False, scale=None, *options):
+def _gradients(grad, query, key, value, out, lse, is_causal=False, scale=None, *window, deterministic=False):
     keys, values = _for_each_head(query, key, value)
-    scores = _scores(query, keys, is_causal, scale, *options)
+    scores = _scores(query, keys, is_causal, scale, *window)
     weights = (scores - lse.double()[..., None].nan_to_num(neginf=0.0)).exp()
-    grad, factor = grad.double(), 0.125 if scale is None else scale
+    grad, factor = grad.double(), _factor(query, scale)
     of_weights = grad @ values.transpose(-1, -2)
     of_scores = weights * (of_weights - (grad * out.double()).sum(-1, keepdim=True)) * factor
     gradients = of_scores @ keys, of_scores.transpose(-1, -2) @ query.double(), weights.transpose(-1, -2) @ grad
@@ -106,19 +137,20 @@ def _each(bounds, *tensors):
         yield [tensor[begin:end].transpose(0, 1)[None] for tensor in tensors]
 
 
-def _packed_rows(parts):
-    return torch.cat([part[0].transpose(0, 1) for part in parts]).contiguous()
-
-
 def _varlen_with_lse(query, key, value, cu_seqlens, *options):
     _calls.append("attention_varlen_with_lse")
     asked = _packed._Options(*options)
     _require(fa512.torch.why_not_varlen(query, key, value, cu_seqlens, asked.cu_seqlens_k))
-    assert asked.max_seqlen >= cu_seqlens.diff().max()
     of_keys = cu_seqlens if asked.cu_seqlens_k is None else asked.cu_seqlens_k
-    each = zip(_each(cu_seqlens, query), _each(of_keys, key, value))
-    results = [_compute(*q, *kv, *asked.limits(), asked.align, *asked.scores()) for q, kv in each]
-    return _packed_rows(out for out, _ in results), torch.cat([lse[0] for _, lse in results], dim=1)
+    # Rows that belong to no sequence have zeros.
+    out, lse = torch.zeros_like(query), query.new_full((query.shape[1], query.shape[0]), -torch.inf, dtype=torch.float32)
+    softcap, slopes = asked.scores()
+    for number, (q, kv) in enumerate(zip(_each(cu_seqlens, query, out), _each(of_keys, key, value))):
+        own = slopes[number] if slopes is not None and slopes.dim() == 2 else slopes
+        of_sequence, of_lse = _compute(q[0], *kv, *asked.limits(), asked.align, softcap, own)
+        q[1].copy_(of_sequence)
+        lse[:, cu_seqlens[number] : cu_seqlens[number + 1]] = of_lse[0]
+    return out, lse
 
 
 def _varlen(query, key, value, cu_seqlens, *options):
@@ -151,6 +183,7 @@ def _flash_backward(
     grad, query, key, value, out, lse, cu_q, cu_k, longest_q, longest_k, dropout, is_causal, *_, scale, **window
 ):
     """PyTorch's own, of packed sequences: the last query is at the last key, and what no sequence has is anything."""
+    note_determinism()
     assert dropout == 0 and longest_q >= cu_q.diff().max() and longest_k >= cu_k.diff().max()
     limits = (is_causal, scale, window["window_size_left"], window["window_size_right"], "bottom-right")
     gradients = [torch.full_like(tensor, torch.nan) for tensor in (query, key, value)]
@@ -184,7 +217,7 @@ def ask_no_gpu(add_cleanup):
 def install():
     _library.impl("attention_varlen", _varlen, "CPU", allow_override=True)
     _library.impl("attention_varlen_with_lse", _varlen_with_lse, "CPU", allow_override=True)
-    varlen_backward = _by_flash_backward("attention_varlen_backward", _packed.backward)
+    varlen_backward = _by_flash_backward("attention_varlen_backward", _packed.backward_cuda)
     _library.impl("attention_varlen_backward", varlen_backward, "CPU", allow_override=True)
     padded_backward = _by_flash_backward("attention_padded_backward", _padded.backward)
     _library.impl("attention_padded", _padded_forward, "CPU", allow_override=True)

@@ -3,20 +3,20 @@
 import unittest
 import unittest.mock
 
+import numpy
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import as_gpu
 import cpu
-from fa512.torch import _batched, _direct, _packed, _padded
+from fa512.torch import _direct
 from models import compare_packed, compare_with_sdpa, model, tokens
 
 
 def setUpModule():
     cpu.install()
-    patch = unittest.mock.patch.object(_direct, "_is_on_a_gpu", lambda tensor: True)
-    patch.start()
-    unittest.addModuleCleanup(patch.stop)
+    as_gpu.install(unittest.addModuleCleanup)
 
 
 class Dispatch(TorchDispatchMode):
@@ -50,6 +50,35 @@ class Unobserved(unittest.TestCase):
         with torch.no_grad():
             self.assertFalse(_direct.is_unobserved(torch.nn.Parameter(torch.ones(2))))
 
+    def test_a_negative_bit_observes(self):
+        self.assertFalse(_direct.is_unobserved(torch.ones(2), torch._neg_view(torch.ones(2))))
+
+    def test_arguments_that_may_hide_tensors_observe(self):
+        for hidden in ([torch.ones(2)], numpy.float32(1), object()):
+            self.assertIs(_direct.way_of(torch.ones(2), hidden), _direct.OPERATOR)
+        self.assertIs(_direct.way_of(torch.ones(2), None, True, 1, 0.5, "top-left"), _direct.KERNEL)
+
+    def test_a_gradient_is_recorded_where_autograd_may(self):
+        tensor = torch.ones(2, requires_grad=True)
+        self.assertIs(_direct.way_of(tensor), _direct.RECORDED)
+        with torch._C._AutoDispatchBelowAutograd():
+            self.assertIs(_direct.way_of(tensor), _direct.OPERATOR)
+        for mode in (torch.no_grad, torch.inference_mode):
+            with mode():
+                self.assertIs(_direct.way_of(tensor), _direct.KERNEL)
+
+    def test_forward_mode_observes(self):
+        with torch.autograd.forward_ad.dual_level():
+            self.assertFalse(_direct.is_unobserved(torch.ones(2)))
+
+    def test_what_a_kernel_refuses_the_operator_is_asked(self):
+        def refuse(*_):
+            raise ValueError("at address 0x0")
+
+        call = _direct.by_the_way(refuse, refuse, lambda *arguments: ("operator", *arguments))
+        for tensor in (torch.ones(2), torch.ones(2, requires_grad=True)):
+            self.assertEqual(call(tensor), ("operator", tensor))
+
     def test_whatever_sees_operators_observes(self):
         contexts = {
             "dispatch mode": Dispatch(),
@@ -66,6 +95,7 @@ class Unobserved(unittest.TestCase):
         torch.set_autocast_enabled("cuda", True)
         self.addCleanup(torch.set_autocast_enabled, "cuda", False)
         self.assertFalse(_direct.is_unobserved(torch.ones(2)))
+        self.assertTrue(_direct.is_unobserved(torch.ones(2, dtype=torch.get_autocast_dtype("cuda"))), "has the type already")
 
     def test_function_transforms_and_tracers_observe(self):
         torch.func.vmap(self.is_unobserved)(torch.ones(2, 2))
@@ -85,39 +115,29 @@ class Unobserved(unittest.TestCase):
 
 
 class Transformers(unittest.TestCase):
-    """Models whose attention calls the kernels: those of the operators on the CPU."""
+    """Models whose attention calls the kernels."""
 
     def setUp(self):
         import fa512.transformers  # noqa: F401
 
-        self.called = []
-        for module, kernel in ((_batched, cpu._forward), (_padded, cpu._padded_forward), (_packed, cpu._varlen)):
-            patch = unittest.mock.patch.object(module, "forward_cuda", self.recorded(kernel))
-            patch.start()
-            self.addCleanup(patch.stop)
         cpu.ask_no_gpu(self.addCleanup)
+        as_gpu.called()
+        cpu.calls()
 
-    def recorded(self, kernel):
-        def call(*arguments):
-            self.called.append(kernel.__name__)
-            return kernel(*arguments)
-
-        return call
+    def assert_called(self, kernels, what=None):
+        self.assertEqual((as_gpu.called(), cpu.calls()), (kernels, []), what)
 
     def test_batches_of_one_length(self):
         compare_with_sdpa()
         compare_with_sdpa(mask=torch.ones(2, 12, dtype=torch.long))
-        self.assertEqual(self.called, ["_forward"] * 4)
+        self.assert_called(["attention"] * 4)
 
-    def test_padding_at_the_end_is_computed_in_place_and_other_padding_packed(self):
-        for padding, kernels in ((slice(7, None), ["_padded_forward"] * 2), (slice(None, 5), []), (slice(3, 4), [])):
+    def test_padding(self):
+        for padding in (slice(7, None), slice(None, 5), slice(3, 4)):
             mask = torch.ones(2, 12, dtype=torch.long)
             mask[1, padding] = 0
-            self.called.clear()
-            cpu.calls()
             compare_with_sdpa(mask=mask)
-            self.assertEqual(self.called, kernels, padding)
-            self.assertEqual(cpu.calls(), ["attention_padded" if kernels else "attention_varlen"] * 2, padding)
+            self.assert_called(["attention_varlen"] * 2, padding)
 
     def test_a_causal_window_over_padding_at_the_end(self):
         from transformers import AttentionInterface
@@ -127,15 +147,14 @@ class Transformers(unittest.TestCase):
         tensors = [torch.randn(2, 2, 9, 64, dtype=torch.float16) for _ in range(3)]
         module = unittest.mock.Mock(is_causal=True, num_key_value_groups=1)
         out, _ = AttentionInterface()["fa512_flash"](module, *tensors, mask, sliding_window=3)
-        self.assertEqual(self.called, ["_padded_forward"])
+        self.assert_called(["attention_varlen"])
         seen = cpu.seen(9, True, 2, 2) & mask[:, None, None, :]
         expected = torch.nn.functional.scaled_dot_product_attention(*tensors, attn_mask=seen)
         torch.testing.assert_close(out[mask], expected.transpose(1, 2)[mask], atol=2e-3, rtol=2e-3)
-        self.assertFalse(out[~mask].any(), "padding has zeros")
 
     def test_packed_sequences(self):
         compare_packed()
-        self.assertEqual(self.called, ["_varlen"] * 2)
+        self.assert_called(["attention_varlen"] * 2)
 
     def test_what_a_kernel_refuses_is_computed_as_before(self):
         with self.assertLogs("fa512.transformers") as logs:
@@ -145,5 +164,5 @@ class Transformers(unittest.TestCase):
     def test_a_model_that_trains_has_its_gradient(self):
         trained = model("fa512_flash", attention_probs_dropout_prob=0.0).train()
         trained(tokens()).last_hidden_state.float().sum().backward()
-        self.assertEqual(self.called, [])
+        self.assert_called(["attention"] * 2 + ["_scaled_dot_product_flash_attention_backward"] * 2)
         self.assertIsNotNone(trained.encoder.layer[0].attention.self.query.weight.grad)

@@ -96,14 +96,6 @@ class Results(unittest.TestCase):
                 out = fa512.flash_attn_func(*swapped, causal=causal, window_size=width)
                 torch.testing.assert_close(out.transpose(1, 2).float(), sdpa(tensors, mask), **CLOSE)
 
-    def test_sides_beyond_every_key_are_none(self):
-        """To the left the keys count, which the last query may see all of; to the right the queries, of which the first may."""
-        tensors = [tensor.transpose(1, 2) for tensor in inputs(queries=7, keys=12)]
-        for given, expected in [((11, 6), (None, None)), ((10, 5), (10, 5)), ((7, 12), (7, None))]:
-            with unittest.mock.patch("fa512.torch._batched._forward", side_effect=torch.ops.fa512.attention) as called:
-                fa512.flash_attn_func(*tensors, window_size=given)
-            self.assertEqual(called.call_args_list[0].args[5:8], (*expected, "bottom-right"))
-
     def test_packed(self):
         tensors, one = packed(), lengths()
         for causal in (False, True):

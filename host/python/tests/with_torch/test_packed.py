@@ -110,14 +110,6 @@ class Operators(unittest.TestCase):
             for gradient, tensor in zip(own, tensors):
                 torch.testing.assert_close(gradient.float(), tensor.grad, atol=2e-2, rtol=2e-2)
 
-    def test_a_window_as_wide_as_the_longest_sequence_is_none(self):
-        one = lengths()
-        for given, expected in [((6, 0), (None, 0)), ((5, 6), (5, None))]:
-            operator = torch.ops.fa512.attention_varlen
-            with unittest.mock.patch("fa512.torch._packed._forward", side_effect=operator) as called:
-                fa512.flash_attn_varlen_func(*inputs(), one, one, 7, 7, window_size=given)
-            self.assertEqual(called.call_args_list[0].args[7:9], expected)
-
     def test_the_backward_is_that_of_pytorch_with_the_window(self):
         """On a GPU; here only what it is asked for."""
         x, one = torch.zeros(11, 2, 64, dtype=torch.float16), lengths()
@@ -159,19 +151,6 @@ class Operators(unittest.TestCase):
                     torch.ops.fa512.attention_varlen(*tensors, 7)
             with self.assertRaisesRegex(ValueError, "window_right is -2"):
                 torch.ops.fa512.attention_varlen(good, good, good, one, 7, window_right=-2)
-
-
-class Arguments(unittest.TestCase):
-    def test_arguments_of_flash_attn_varlen_func(self):
-        tensors, one = inputs(), lengths()
-        for keywords, words in [
-            ({"dropout_p": 0.1}, "dropout_p is 0.1"),
-            ({"window_size": (4, -2)}, r"window_size is \(4, -2\), which is not supported; it must be two"),
-            ({"return_attn_probs": True}, "return_attn_probs is True"),
-            ({"block_table": torch.ones(2)}, "block_table is given"),
-        ]:
-            with self.assertRaisesRegex(ValueError, words):
-                fa512.flash_attn_varlen_func(*tensors, one, one, 7, 7, **keywords)
 
 
 class Sharding(Mesh):

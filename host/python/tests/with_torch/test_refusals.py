@@ -29,20 +29,19 @@ class Signatures(unittest.TestCase):
         )
         self.assertEqual(named[named.index("(") + 1 : named.index(")")].strip(" ,"), ours)
 
-    def test_those_of_the_package_are_those_of_the_operators(self):
-        for name in ("scaled_dot_product_attention", "flash_attn_func", "flash_attn_varlen_func"):
-            self.assertEqual(parameters(getattr(fa512, name)), parameters(getattr(fa512.torch, name)), name)
+    def test_that_of_the_package_is_that_of_the_operators(self):
+        """Those of flash-attn's functions: see test_flash_attn.py."""
+        name = "scaled_dot_product_attention"
+        self.assertEqual(parameters(getattr(fa512, name)), parameters(getattr(fa512.torch, name)))
 
     def test_every_argument_reaches_the_operators(self):
         """None is dropped on the way from the package to `fa512.torch`."""
-        for name in ("scaled_dot_product_attention", "flash_attn_func", "flash_attn_varlen_func"):
-            function = getattr(fa512, name)
-            given = {parameter: object() for parameter, _ in parameters(function)}
-            with unittest.mock.patch(f"fa512.torch.{name}") as called:
-                function(**given)
-            signature = inspect.signature(getattr(fa512.torch, name))
-            bound = signature.bind(*called.call_args.args, **called.call_args.kwargs)
-            self.assertEqual(bound.arguments, given, name)
+        name = "scaled_dot_product_attention"
+        given = {parameter: object() for parameter, _ in parameters(getattr(fa512, name))}
+        with unittest.mock.patch(f"fa512.torch.{name}") as called:
+            getattr(fa512, name)(**given)
+        bound = inspect.signature(getattr(fa512.torch, name)).bind(*called.call_args.args, **called.call_args.kwargs)
+        self.assertEqual(bound.arguments, given)
 
 
 class Refusals(unittest.TestCase):
@@ -58,17 +57,8 @@ class Refusals(unittest.TestCase):
         self.refused("dropout_p is 0.1", sdpa, x, x, x, dropout_p=0.1)
         self.refused("query has 2 heads and key 1; pass enable_gqa=True", sdpa, x, *[half(1, 1, 8, 64)] * 2)
 
-    def test_arguments_of_flash_attn_func(self):
-        x = half(1, 8, 2, 64)
-        for keywords, words in [
-            ({"dropout_p": 0.1}, "dropout_p is 0.1"),
-            ({"window_size": (-3, 4)}, r"window_size is \(-3, 4\), which is not supported; it must be two numbers"),
-            ({"window_size": (4,)}, r"window_size is \(4,\)"),
-            ({"return_attn_probs": True}, "return_attn_probs is True"),
-        ]:
-            self.refused(words, fa512.flash_attn_func, x, x, x, **keywords)
-        x.requires_grad = True
-        self.refused("deterministic is True", fa512.flash_attn_func, x, x, x, deterministic=True)
+    def test_there_is_no_gradient_of_a_mask(self):
+        x = half(1, 2, 8, 64).requires_grad_()
         self.refused("attn_mask is given and a gradient required", fa512.scaled_dot_product_attention, x, x, x, half(8, 8))
 
     def test_tensors(self):

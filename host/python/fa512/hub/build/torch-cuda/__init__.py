@@ -8,7 +8,11 @@ from fa512.torch import (
     attention_padded,
     attention_varlen,
     flash_attn_func,
+    flash_attn_kvpacked_func,
+    flash_attn_qkvpacked_func,
     flash_attn_varlen_func,
+    flash_attn_varlen_kvpacked_func,
+    flash_attn_varlen_qkvpacked_func,
     scaled_dot_product_attention,
 )
 
@@ -17,6 +21,10 @@ __all__ = [
     "attention_padded",
     "attention_varlen",
     "flash_attn_func",
+    "flash_attn_kvpacked_func",
+    "flash_attn_qkvpacked_func",
     "flash_attn_varlen_func",
+    "flash_attn_varlen_kvpacked_func",
+    "flash_attn_varlen_qkvpacked_func",
     "scaled_dot_product_attention",
 ]

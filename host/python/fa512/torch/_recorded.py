@@ -1,0 +1,237 @@
+"""Attention whose gradient PyTorch records in C++, at the host cost of its own attention.
+
+PyTorch's attentions have nodes of autograd in C++, whose backward is PyTorch's own: FlashAttention-2's or cuDNN's. A call here names the dispatch
+keys that it goes through: first that of autograd, whose kernel records the node, then one that no tensor of these operators has, where our
+kernel is registered. Calls of others do not pass there. All that PyTorch does with its own nodes (hooks, checkpoints, anomaly mode, errors
+of second derivatives) works.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+import torch
+from torch import Tensor
+
+from .. import _native
+from ._library import BOTTOM_RIGHT
+
+_random: dict[torch.device, Tensor] = {}
+_numbers: dict[torch.device, Tensor] = {}
+
+
+def _state(device: torch.device) -> Tensor:
+    """A random state on this device. Without dropout, the backward takes one and does not read it."""
+    found = _random.get(device)
+    if found is None:
+        found = _random[device] = torch.empty(2, dtype=torch.uint64, device=device)
+    return found
+
+
+def _number(device: torch.device) -> Tensor:
+    """The same for cuDNN."""
+    found = _numbers.get(device)
+    if found is None:
+        found = _numbers[device] = torch.zeros((), dtype=torch.int64, device=device)
+    return found
+
+
+def _call(function: Callable[..., Any], *tensors: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+    # Below autograd, the mode that records gradients is still on, and native functions refuse to lose one.
+    torch._C._set_grad_enabled(False)
+    try:
+        return function(*tensors, align=BOTTOM_RIGHT, **options)
+    finally:
+        torch._C._set_grad_enabled(True)
+
+
+def _new_lse(query: Tensor, *sizes: int) -> Tensor:
+    # In one call of PyTorch; new_empty of another type is two, and takes twice as long.
+    strides = (sizes[1] * sizes[2], sizes[2], 1)
+    return torch.empty_strided(sizes, strides, dtype=torch.float32, device=query.device)
+
+
+def _of_sdpa(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: Optional[float] = None,
+) -> tuple[Any, ...]:
+    batch, heads, queries, _ = query.shape
+    lse = _new_lse(query, batch, heads, queries)
+    out, _ = _call(_native.attention, query, key, value, causal=is_causal, scale=scale, lse=lse)
+    state = _state(query.device)
+    return out, lse, None, None, queries, key.shape[2], state, state, None
+
+
+def _of_cudnn(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Optional[Tensor],
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: Optional[float] = None,
+) -> tuple[Any, ...]:
+    out, lse, _, _, queries, keys, *_ = _of_sdpa(query, key, value, dropout_p, is_causal, scale=scale)
+    number = _number(query.device)
+    return out, lse.unsqueeze(-1), None, None, queries, keys, number, number, None
+
+
+def _of_flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cum_seq_q: Optional[Tensor],
+    cum_seq_k: Optional[Tensor],
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    return_debug_mask: bool,
+    *,
+    scale: Optional[float] = None,
+    window_size_left: Optional[int] = None,
+    window_size_right: Optional[int] = None,
+) -> tuple[Any, ...]:
+    options = {"causal": is_causal, "scale": scale, "window": (window_size_left, window_size_right)}
+    if cum_seq_q is None:
+        batch, queries, heads, _ = query.shape
+        lse = _new_lse(query, batch, heads, queries)
+        out, _ = _call(_native.attention, query, key, value, layout="bshd", lse=lse, **options)
+    else:
+        packed = {"max_seqlen": max_q, "cu_seqlens_k": None if cum_seq_k is cum_seq_q else cum_seq_k, "return_lse": True}
+        out, lse = _call(_native.attention_varlen, query, key, value, cum_seq_q, **packed, **options)
+    state = _state(query.device)
+    return out, lse, state, state, None
+
+
+_KERNELS = {
+    "_scaled_dot_product_flash_attention": _of_sdpa,
+    "_flash_attention_forward": _of_flash,
+    "_scaled_dot_product_cudnn_attention": _of_cudnn,
+}
+# Names of arguments and numbers of results that both sides rely on.
+_SDPA = ("query", "key", "value", "dropout_p", "is_causal", "return_debug_mask", "scale"), 9
+_LENGTHS = ("cum_seq_q", "cum_seq_k", "max_q", "max_k")
+_WINDOW = ("window_size_left", "window_size_right", "seqused_k", "alibi_slopes")
+_FLASH = (*_SDPA[0][:3], *_LENGTHS, *_SDPA[0][3:], *_WINDOW), 5
+_CUDNN = (*_SDPA[0][:3], "attn_bias", "compute_log_sumexp", *_SDPA[0][3:]), 9
+_CUDNN_IS_CHOSEN = 3
+"""What `_fused_sdp_choice` answers."""
+
+
+def _has(name: str, signature: tuple[tuple[str, ...], int]) -> bool:
+    """Whether this PyTorch's operator has this signature."""
+    schema = getattr(torch.ops.aten, name).default._schema
+    return (tuple(argument.name for argument in schema.arguments), len(schema.returns)) == signature
+
+
+def _register() -> tuple[Any, Any]:
+    """The dispatch keys of a call, and the library that must live as long as its kernels."""
+    library = torch.library.Library("aten", "IMPL")
+    own = "CustomRNGKeyId"
+    for name, kernel in _KERNELS.items():
+        library.impl(name, kernel, own)
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCUDA).add(torch._C._dispatch_key_parse(own))
+    return keys, library
+
+
+try:
+    IS_POSSIBLE = all(map(_has, _KERNELS, (_SDPA, _FLASH, _CUDNN)))
+    """Whether this PyTorch can record so; otherwise a function in Python records."""
+    if IS_POSSIBLE:
+        _KEYS, _LIBRARY = _register()
+        _sdpa = torch.ops.aten._scaled_dot_product_flash_attention.default._handle.redispatch_boxed
+        _flash = torch.ops.aten._flash_attention_forward.default._handle.redispatch_boxed
+        _cudnn = torch.ops.aten._scaled_dot_product_cudnn_attention.default._handle.redispatch_boxed
+except (AttributeError, RuntimeError, TypeError):
+    IS_POSSIBLE = False
+
+
+_choices: dict[tuple[Any, ...], bool] = {}
+
+
+def _is_cudnn_chosen(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> bool:
+    """Whether PyTorch's own attention would be cuDNN's for these tensors, whose backward is the faster one on Hopper. It is aligned top-left,
+    and not deterministic."""
+    if not torch._C._get_cudnn_sdp_enabled() or torch._C._get_deterministic_algorithms():
+        return False
+    name = (query.shape, key.shape, query.stride(), key.stride(), value.stride(), query.dtype, query.device, is_causal)
+    found = _choices.get(name)
+    if found is None:
+        if len(_choices) > 500:
+            _choices.clear()
+        found = query.dim() == key.dim() == 4 and (not is_causal or query.shape[2] == key.shape[2])
+        shared = found and query.shape[1] != key.shape[1]
+        found = found and torch._fused_sdp_choice(query, key, value, None, 0.0, is_causal, enable_gqa=shared) == _CUDNN_IS_CHOSEN
+        _choices[name] = found
+    return found
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: Optional[float]) -> tuple[Tensor, Tensor]:
+    """O and LSE of [batch, heads, sequence, head size], aligned bottom-right. The backward is that of PyTorch's own choice."""
+    if _is_cudnn_chosen(query, key, value, is_causal):
+        out, lse = _cudnn(_KEYS, query, key, value, None, True, 0.0, is_causal, False, scale=scale)[:2]
+        return out, lse.squeeze(-1)
+    if scale is None:
+        return _sdpa(_KEYS, query, key, value, 0.0, is_causal)[:2]
+    return _sdpa(_KEYS, query, key, value, 0.0, is_causal, False, scale=scale)[:2]
+
+
+def attention_bshd(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_causal: bool,
+    scale: Optional[float],
+    left: Optional[int],
+    right: Optional[int],
+) -> tuple[Tensor, Tensor]:
+    """O and LSE of [batch, sequence, heads, head size], aligned bottom-right, with a window."""
+    lengths = (None, None, query.shape[1], key.shape[1])
+    return _of_window(query, key, value, *lengths, is_causal, scale, left, right)
+
+
+def attention_varlen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seqlens: Tensor,
+    cu_seqlens_k: Tensor,
+    longest: int,
+    longest_k: int,
+    is_causal: bool,
+    scale: Optional[float],
+    left: Optional[int],
+    right: Optional[int],
+) -> tuple[Tensor, Tensor]:
+    """O and LSE of packed sequences, aligned bottom-right in each, with a window. Gradients of rows that belong to no sequence are what
+    memory held."""
+    lengths = (cu_seqlens, cu_seqlens_k, longest, longest_k)
+    return _of_window(query, key, value, *lengths, is_causal, scale, left, right)
+
+
+def _of_window(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seqlens: Optional[Tensor],
+    cu_seqlens_k: Optional[Tensor],
+    longest: int,
+    longest_k: int,
+    is_causal: bool,
+    scale: Optional[float],
+    left: Optional[int],
+    right: Optional[int],
+) -> tuple[Tensor, Tensor]:
+    arguments = (query, key, value, cu_seqlens, cu_seqlens_k, longest, longest_k, 0.0, is_causal, False)
+    window = {} if left is None is right else {"window_size_left": left, "window_size_right": right}
+    return _flash(_KEYS, *arguments, scale=scale, **window)[:2]

@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+"""Host time of calls, and wall time of models where the host may be the bottleneck: fa512 beside PyTorch's attention, in turns.
+
+Sections (--only, with commas between): gradients (are they right), calls, parts, transformers, training, inference. Writes host_time.json.
+"""
+
+import contextlib
+import statistics
+import time
+
+import torch
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import fa512
+import fa512.torch
+from common import device, host_microseconds, inputs, reference, require, require_close, run_of, synchronize
+from fa512.torch import _batched, _direct, _recorded
+
+BACKENDS = {"SDPA": None, "SDPA, flash": SDPBackend.FLASH_ATTENTION, "SDPA, cuDNN": SDPBackend.CUDNN_ATTENTION}
+SHAPES = {"1,1,64": (1, 1, 64, 64), "4,8,128": (4, 8, 128, 64)}
+MODES = {"no gradient": contextlib.nullcontext, "no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
+
+
+def backend(name, dry):
+    """The context in which SDPA uses this backend."""
+    return contextlib.nullcontext() if dry or BACKENDS.get(name) is None else sdpa_kernel(BACKENDS[name])
+
+
+def in_turns(calls, rounds, per_round, dry):
+    """Median host time of each named call, µs. Contexts are entered outside what is timed."""
+    samples = {name: [] for name in calls}
+    for turn in range(-1, rounds):
+        for name, call in calls.items():
+            with backend(name, dry):
+                call()
+                synchronize()
+                begun = time.perf_counter_ns()
+                for _ in range(per_round):
+                    call()
+                taken = (time.perf_counter_ns() - begun) / per_round / 1000
+                synchronize()
+            if turn >= 0:
+                samples[name].append(taken)
+    return {name: statistics.median(times) for name, times in samples.items()}
+
+
+def with_backward(call, tensors):
+    grad = torch.randn_like(call())
+    return lambda: torch.autograd.grad(call(), tensors, grad)
+
+
+def functions(q, k, v):
+    """Every public function on these [batch, heads, sequence, head size], by name."""
+    batch, heads, sequence, _ = q.shape
+    with torch.no_grad():
+        own = [tensor.transpose(1, 2).contiguous().requires_grad_(tensor.requires_grad) for tensor in (q, k, v)]
+        rows = [tensor.detach().flatten(0, 1).requires_grad_(tensor.requires_grad) for tensor in own]
+    cu = torch.arange(0, (batch + 1) * sequence, sequence, dtype=torch.int32, device=q.device)
+    used = torch.full((batch,), sequence, dtype=torch.int32, device=q.device)
+    calls = {name: (lambda: functional.scaled_dot_product_attention(q, k, v), (q, k, v)) for name in BACKENDS}
+    lengths = (cu, cu, sequence, sequence)
+    calls.update(
+        {
+            "scaled_dot_product_attention": (lambda: fa512.scaled_dot_product_attention(q, k, v), (q, k, v)),
+            "attention": (lambda: fa512.torch.attention(q, k, v), (q, k, v)),
+            "attention, causal": (lambda: fa512.torch.attention(q, k, v, causal=True), (q, k, v)),
+            "attention, window": (lambda: fa512.torch.attention(q, k, v, window=(9, 9)), (q, k, v)),
+            "flash_attn_func": (lambda: fa512.flash_attn_func(*own), own),
+            "attention_padded": (lambda: fa512.torch.attention_padded(*own, seqused_q=used, seqused_k=used), own),
+            "PyTorch's flash, packed": (lambda: torch.ops.aten._flash_attention_forward(*rows, *lengths, 0.0, False, False)[0], rows),
+            "attention_varlen": (lambda: fa512.torch.attention_varlen(*rows, cu, sequence), rows),
+            "flash_attn_varlen_func": (lambda: fa512.flash_attn_varlen_func(*rows, *lengths), rows),
+            "torch.ops.fa512.attention": (lambda: torch.ops.fa512.attention(q, k, v), (q, k, v)),
+        }
+    )
+    if q.device.type == "cpu":
+        del calls["PyTorch's flash, packed"]
+    return calls
+
+
+def calls(run):
+    """Host time of each public function, µs."""
+    found = {}
+    rounds, per_round = (1, 1) if run.dry else (30, 50)
+    for name, shape in SHAPES.items():
+        plain = functions(*inputs(shape, device(run.dry)))
+        for mode, context in MODES.items():
+            with context():
+                found[f"{name}, {mode}"] = in_turns({key: call for key, (call, _) in plain.items()}, rounds, per_round, run.dry)
+        trained = functions(*inputs(shape, device(run.dry), requires_grad=True))
+        found[f"{name}, forward with gradient"] = in_turns(
+            {key: call for key, (call, _) in trained.items()}, rounds, per_round, run.dry
+        )
+        both = {key: with_backward(*each) for key, each in trained.items()}
+        found[f"{name}, forward and backward"] = in_turns(both, rounds, per_round, run.dry)
+        run.found["microseconds"] = found
+    return {"microseconds": found}
+
+
+def parts(run):
+    """Where the host time of `scaled_dot_product_attention` goes, µs."""
+    found = {}
+    for name, shape in SHAPES.items():
+        q, k, v = inputs(shape, device(run.dry))
+        out, lse = torch.empty_like(q), q.new_empty(shape[:3], dtype=torch.float32)
+        inner = {
+            "native, out=": lambda: fa512.attention(q, k, v, out=out),
+            "native, out= and lse=": lambda: fa512.attention(q, k, v, out=out, lse=lse),
+            "native": lambda: fa512.attention(q, k, v),
+            "native, LSE": lambda: fa512.attention(q, k, v, return_lse=True),
+            "forward_cuda": lambda: _batched.forward_cuda(q, k, v, False, None),
+            "way_of": lambda: _direct.way_of(q, k, v, False, None),
+            "_forward": lambda: _batched._forward(q, k, v, False, None),
+            "fa512.torch.scaled_dot_product_attention": lambda: fa512.torch.scaled_dot_product_attention(q, k, v),
+            "fa512.scaled_dot_product_attention": lambda: fa512.scaled_dot_product_attention(q, k, v),
+            "new_empty_strided": lambda: q.new_empty_strided(q.shape, q.stride()),
+            "empty_like": lambda: torch.empty_like(q),
+            "SDPA": lambda: functional.scaled_dot_product_attention(q, k, v),
+        }
+        found[name] = host_microseconds(inner, *((1, 1) if run.dry else (40, 200)))
+    return {"microseconds": found}
+
+
+def gradients(run):
+    """Gradients by PyTorch's nodes in C++ and by our function, against f64."""
+    found = {}
+    for dtype, factor in ((torch.float16, 1), (torch.bfloat16, 8)):
+        for head_dim in (32, 64, 72, 128):
+            for causal, window, layout in [
+                (False, None, "bhsd"),
+                (True, None, "bshd"),
+                (False, None, "bshd"),
+                (True, (20, None), "bhsd"),
+                (False, (20, 5), "bshd"),
+            ]:
+                shape = (2, 4, 77, head_dim) if layout == "bhsd" else (2, 77, 4, head_dim)
+                leaves = inputs(shape, device(run.dry), dtype=dtype, requires_grad=True)
+                q, k, v = leaves if layout == "bhsd" else [tensor.transpose(1, 2) for tensor in leaves]
+                k, v = k[:, :2], v[:, :2]
+                out = fa512.torch.attention(q, k, v, causal=causal, window=window)
+                name = f"{dtype} {head_dim} {causal} {window} {layout}"
+                node = type(out.grad_fn).__name__
+                grad = torch.randn_like(out)
+                own = torch.autograd.grad(out, leaves, grad)
+                scale = head_dim**-0.5
+                repeated = (tensor.repeat_interleave(2, 1) for tensor in (k, v))
+                expected, _ = reference(q, *repeated, causal, scale, window or (None, None))
+                exact = torch.autograd.grad(expected, leaves, grad.double())
+                require_close(out, expected, f"O of {name}", 2e-3 * factor, 2e-3 * factor)
+                worst = [
+                    require_close(a, b, f"gradient {index} of {name}", 6e-3 * factor, 6e-3 * factor)
+                    for index, (a, b) in enumerate(zip(own, exact))
+                ]
+                found[name] = {"node": node, "worst": worst}
+                run.found = {"cases": found}
+    for causal, window in [(False, None), (True, None), (True, (20, None)), (False, (20, 5))]:
+        found[f"packed {causal} {window}"] = packed_gradients(run, causal, window)
+    return {"is_possible": _recorded.IS_POSSIBLE, "cases": found}
+
+
+def packed_gradients(run, causal, window):
+    """Of sequences of different lengths, with rows of NaN that belong to none."""
+    bounds = [5, 40, 41, 141, 205]
+    cu = torch.tensor(bounds, dtype=torch.int32, device=device(run.dry))
+    with torch.no_grad():
+        leaves = inputs((220, 4, 64), device(run.dry))
+        for tensor in leaves:
+            tensor[:5], tensor[205:] = float("nan"), float("nan")
+    leaves = [tensor.requires_grad_() for tensor in leaves]
+    out = fa512.torch.attention_varlen(*leaves, cu, 100, causal=causal, window=window)
+    node, grad = type(out.grad_fn).__name__, torch.randn_like(out)
+    own = torch.autograd.grad(out, leaves, grad)
+    worst = 0.0
+    for begin, end in zip(bounds, bounds[1:]):
+        parts = [tensor.detach()[begin:end].transpose(0, 1)[None].double().requires_grad_() for tensor in leaves]
+        expected, _ = reference(*parts, causal, 0.125, window or (None, None))
+        exact = torch.autograd.grad(expected, parts, grad[begin:end].transpose(0, 1)[None].double())
+        for index, (a, b) in enumerate(zip((out, *own), (expected, *exact))):
+            what = f"packed rows {begin} to {end}, {index}, {causal} {window}"
+            worst = max(worst, require_close(a[begin:end].transpose(0, 1)[None], b, what, 6e-3, 6e-3))
+    for tensor in own:
+        require(not tensor[:5].any() and not tensor[205:].any(), f"rows of no sequence have a gradient, {causal} {window}")
+    return {"node": node, "worst": [worst]}
+
+
+def transformers(run):
+    """Host time of one attention as transformers calls it, 12 heads of 64, four sequences of 64, µs."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    import fa512.transformers  # noqa: F401
+
+    module = torch.nn.Module()
+    module.is_causal = False
+    found = {}
+    rounds, per_round = (1, 1) if run.dry else (30, 50)
+
+    def of(tensors):
+        def call_of(name):
+            function = ALL_ATTENTION_FUNCTIONS[name]
+            return lambda: function(module, *(tensor.transpose(1, 2) for tensor in tensors), None, dropout=0.0, scaling=0.125)[0]
+
+        return {**dict.fromkeys(BACKENDS, call_of("sdpa")), "fa512": call_of("fa512_flash")}
+
+    plain = inputs((4, 64, 12, 64), device(run.dry))
+    for mode, context in MODES.items():
+        with context():
+            found[mode] = in_turns(of(plain), rounds, per_round, run.dry)
+    trained = inputs((4, 64, 12, 64), device(run.dry), requires_grad=True)
+    found["forward with gradient"] = in_turns(of(trained), rounds, per_round, run.dry)
+    both = {name: with_backward(call, trained) for name, call in of(trained).items()}
+    found["forward and backward"] = in_turns(both, rounds, per_round, run.dry)
+    return {"microseconds": found}
+
+
+def in_model_turns(steps, seconds, dry):
+    """Median wall time of each named step, ms, and the host's part of it: until the step returns."""
+    samples = {name: ([], []) for name in steps}
+    end = time.monotonic() + seconds
+    turn = 0
+    while turn < 2 or (not dry and (turn < 8 or time.monotonic() < end)):
+        for name, step in steps.items():
+            with backend(name, dry):
+                synchronize()
+                begun = time.perf_counter()
+                step()
+                returned = time.perf_counter()
+                synchronize()
+                finished = time.perf_counter()
+            if turn:
+                samples[name][0].append(1000 * (finished - begun))
+                samples[name][1].append(1000 * (returned - begun))
+        turn += 1
+    return {name: {"wall": statistics.median(wall), "host": statistics.median(host)} for name, (wall, host) in samples.items()}
+
+
+SIZES = {
+    "BERT-base": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
+    "MiniLM": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536},
+}
+
+
+def models(kind, size, dry, **more):
+    """The same model with SDPA and with fa512, random weights."""
+    import transformers as library
+
+    import fa512.transformers  # noqa: F401
+
+    sizes = {**SIZES[size], **({"num_hidden_layers": 1} if dry else {})}
+    made = []
+    for name in ("sdpa", "fa512_flash"):
+        torch.manual_seed(0)
+        config = library.BertConfig(**sizes, attention_probs_dropout_prob=0.0, hidden_dropout_prob=0.0)
+        model = getattr(library, kind)(config).to(device(dry), torch.bfloat16)
+        model.set_attn_implementation(name)
+        made.append(model)
+    return made
+
+
+def training(run):
+    """One step, forward and backward, bf16, dropout 0: ms."""
+    found = {}
+    for size, batch, length in [("BERT-base", 32, 512), ("BERT-base", 64, 128), ("MiniLM", 32, 512), ("MiniLM", 64, 128)]:
+        if run.dry:
+            batch, length = 2, 16
+        theirs, own = (model.train() for model in models("BertForSequenceClassification", size, run.dry))
+        ids = torch.randint(0, 30000, (batch, length), device=device(run.dry))
+        labels = torch.zeros(batch, dtype=torch.long, device=device(run.dry))
+
+        def step_of(model):
+            def step():
+                model.zero_grad(set_to_none=True)
+                model(input_ids=ids, labels=labels).loss.backward()
+
+            return step
+
+        steps = {**dict.fromkeys(BACKENDS, step_of(theirs)), "fa512": step_of(own)}
+        found[f"{size} {batch} × {length}"] = in_model_turns(steps, 6, run.dry)
+        run.found["milliseconds"] = found
+    return {"milliseconds": found}
+
+
+def inference(run):
+    """One forward pass, bf16, inference_mode: ms."""
+    found = {}
+    for size, batch, length in [("BERT-base", 64, 512), ("MiniLM", 64, 512), ("MiniLM", 64, 128)]:
+        if run.dry:
+            batch, length = 2, 16
+        theirs, own = (model.eval() for model in models("BertModel", size, run.dry))
+        ids = torch.randint(0, 30000, (batch, length), device=device(run.dry))
+        used = torch.linspace(length // 4, length, batch, device=device(run.dry)).long()[:, None]
+        place = torch.arange(length, device=device(run.dry))
+        masks = {"no padding": None, "right": (place < used).long(), "left": (place >= length - used).long()}
+        for padding, mask in masks.items():
+
+            def step_of(model):
+                return lambda: model(input_ids=ids, attention_mask=mask)
+
+            steps = {**dict.fromkeys(BACKENDS, step_of(theirs)), "fa512": step_of(own)}
+            if padding != "no padding":
+                # Flash takes no mask.
+                del steps["SDPA, flash"]
+            with torch.inference_mode():
+                found[f"{size} {batch} × {length}, {padding}"] = in_model_turns(steps, 3, run.dry)
+            run.found["milliseconds"] = found
+    return {"milliseconds": found}
+
+
+def table(run):
+    for section in ("parts", "transformers", "calls"):
+        for row, times in run.records.get(section, {}).get("microseconds", {}).items():
+            sdpa = times["SDPA"]
+            print(f"\n{section}, {row}: µs of host (of SDPA's)")
+            print("  " + "\n  ".join(f"{name:42} {value:8.2f} ({value / sdpa:.2f})" for name, value in times.items()))
+    for section in ("training", "inference"):
+        print(f"\n{section}: wall ms (host ms)")
+        for row, times in run.records.get(section, {}).get("milliseconds", {}).items():
+            each = (f"{name} {value['wall']:.2f} ({value['host']:.2f})" for name, value in times.items())
+            print(f"  {row:34} " + ", ".join(each))
+
+
+def main():
+    run = run_of(__doc__, 230)
+    if run.dry:
+        simulate()
+    for section in (gradients, parts, calls, transformers, training, inference):
+        run.section(section)
+        path = run.write("host_time.json")
+    table(run)
+    return run.close(path)
+
+
+def simulate():
+    """PyTorch's arithmetic on the CPU in place of the kernels."""
+    import as_gpu
+    import cpu
+
+    cpu.install()
+    as_gpu.install()
+    fa512.attention = fa512._native.attention
+    fa512.torch.why_not_here = fa512.torch.why_not
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

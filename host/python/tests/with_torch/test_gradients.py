@@ -1,0 +1,576 @@
+"""Every public function with every kind of tensor, transform and gradient: equal to PyTorch's attention, or an error that says what is not
+supported. Once by the ways that a GPU takes, once without nodes in C++, and once through operators."""
+
+import functools
+import unittest
+import unittest.mock
+import warnings
+
+import torch
+from torch.autograd import forward_ad
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import as_gpu
+import cpu
+import fa512.torch
+from fa512.torch import _batched, _direct, _flash_impl, _recorded
+
+BATCH, HEADS, ROWS, HEAD_DIM = 2, 2, 5, 16
+BOUNDS = torch.tensor([0, ROWS, BATCH * ROWS], dtype=torch.int32)
+
+
+def setUpModule():
+    cpu.install()
+
+
+class Function:
+    """A public function: the shapes of its tensors, how they hold Q, K and V, and the call."""
+
+    def __init__(self, shapes, unpack, call):
+        self.shapes, self.unpack, self.call = shapes, unpack, call
+
+    def tensors(self, requires_grad=False, dtype=torch.float16):
+        generator = torch.Generator().manual_seed(0)
+        made = [torch.randn(shape, generator=generator).to(dtype) for shape in self.shapes]
+        return [tensor.requires_grad_(requires_grad) for tensor in made]
+
+    def expected(self, *tensors):
+        """PyTorch's attention, in f64 by its arithmetic, in the shape of the function's result."""
+        q, k, v = (tensor.double() for tensor in self.unpack(*tensors))
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            out = functional.scaled_dot_product_attention(q, k, v)
+        return out if self.unpack is _bhsd else _bshd(out)[0] if self.unpack in _BSHD else out.transpose(1, 2).flatten(0, 1)
+
+
+def _bhsd(*tensors):
+    return tensors
+
+
+def _bshd(*tensors):
+    return [tensor.transpose(1, 2) for tensor in tensors]
+
+
+def _bshd_qkv(qkv):
+    return _bshd(*qkv.unbind(2))
+
+
+def _bshd_kv(q, kv):
+    return _bshd(q, *kv.unbind(2))
+
+
+_BSHD = (_bshd, _bshd_qkv, _bshd_kv)
+
+
+def _rows(*tensors):
+    return _bshd(*(tensor.unflatten(0, (BATCH, ROWS)) for tensor in tensors))
+
+
+def _rows_qkv(qkv):
+    return _rows(*qkv.unbind(1))
+
+
+def _rows_kv(q, kv):
+    return _rows(q, *kv.unbind(1))
+
+
+_OF_BHSD = [(BATCH, HEADS, ROWS, HEAD_DIM)] * 3
+_OF_BSHD = [(BATCH, ROWS, HEADS, HEAD_DIM)] * 3
+_OF_ROWS = [(BATCH * ROWS, HEADS, HEAD_DIM)] * 3
+_LENGTHS = (BOUNDS, BOUNDS, ROWS, ROWS)
+
+
+def _stacked(shapes, parts):
+    *outer, heads, head_dim = shapes[0]
+    return [*shapes[: 3 - parts], (*outer, parts, heads, head_dim)]
+
+
+FUNCTIONS = {
+    "attention": Function(_OF_BHSD, _bhsd, fa512.torch.attention),
+    "scaled_dot_product_attention": Function(_OF_BHSD, _bhsd, fa512.torch.scaled_dot_product_attention),
+    "attention_padded": Function(_OF_BSHD, _bshd, fa512.torch.attention_padded),
+    "attention_varlen": Function(_OF_ROWS, _rows, lambda *x: fa512.torch.attention_varlen(*x, BOUNDS, ROWS)),
+    "flash_attn_func": Function(_OF_BSHD, _bshd, fa512.torch.flash_attn_func),
+    "flash_attn_qkvpacked_func": Function(_stacked(_OF_BSHD, 3), _bshd_qkv, fa512.torch.flash_attn_qkvpacked_func),
+    "flash_attn_kvpacked_func": Function(_stacked(_OF_BSHD, 2), _bshd_kv, fa512.torch.flash_attn_kvpacked_func),
+    "flash_attn_varlen_func": Function(_OF_ROWS, _rows, lambda *x: fa512.torch.flash_attn_varlen_func(*x, *_LENGTHS)),
+    "flash_attn_varlen_qkvpacked_func": Function(
+        _stacked(_OF_ROWS, 3), _rows_qkv, lambda qkv: fa512.torch.flash_attn_varlen_qkvpacked_func(qkv, BOUNDS, ROWS)
+    ),
+    "flash_attn_varlen_kvpacked_func": Function(
+        _stacked(_OF_ROWS, 2), _rows_kv, lambda q, kv: fa512.torch.flash_attn_varlen_kvpacked_func(q, kv, *_LENGTHS)
+    ),
+}
+NO_ATTENTION = ("MAXIMUM_HEAD_DIM", "ROW_ALIGNMENT", "register_flash_attention_impl")
+
+
+class Subclass(torch.Tensor):
+    """One whose operators and functions are PyTorch's."""
+
+
+class Dispatch(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+def _zeros(tensor):
+    return torch._efficientzerotensor(tensor.shape, dtype=tensor.dtype)
+
+
+# Tensors whose memory alone is not their value, by what makes them of a plain one.
+KINDS = {
+    "plain": lambda x: x,
+    "expanded": lambda x: x[:1].expand(x.shape),
+    "negative": lambda x: torch._neg_view(x),
+    "negative, of a view": lambda x: torch._neg_view(x.flip(0))[:],
+    "zeros without memory": _zeros,
+    "parameter": lambda x: torch.nn.Parameter(x),
+    "subclass": lambda x: x.as_subclass(Subclass),
+    "wrapper of functions": lambda x: torch._to_functional_tensor(x),
+    "named": lambda x: x.refine_names(*"abcde"[: x.dim()]),
+    "inference": lambda x: _in_inference_mode(x),
+    "meta": lambda x: x.to("meta"),
+    "sparse": lambda x: x.to_sparse(),
+    "nested": lambda x: torch.nested.nested_tensor(list(x)),
+    "jagged": lambda x: torch.nested.nested_tensor(list(x), layout=torch.jagged),
+    "float8": lambda x: x.to(torch.float8_e4m3fn),
+    "complex, conjugate": lambda x: torch.complex(x.float(), x.float()).conj(),
+}
+VALUES = ("plain", "expanded", "negative", "negative, of a view", "zeros without memory", "parameter", "subclass", "inference")
+"""Kinds that PyTorch's attention computes. The others it may refuse."""
+
+
+def _in_inference_mode(tensor):
+    with torch.inference_mode():
+        return tensor.clone()
+
+
+def _dense(kind, tensor):
+    """The value of a tensor of this kind."""
+    value = KINDS[kind](tensor.detach().float())
+    return torch.zeros(tensor.shape) if kind.startswith("zeros") else value.detach().clone().as_subclass(torch.Tensor)
+
+
+def of_each(test):
+    """A test of each public function."""
+
+    @functools.wraps(test)
+    def run(self):
+        for name, function in FUNCTIONS.items():
+            with self.subTest(name), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                test(self, function)
+
+    return run
+
+
+class Gradients(unittest.TestCase):
+    """By the ways of calls on a GPU."""
+
+    def setUp(self):
+        as_gpu.install(self.addCleanup)
+        as_gpu.called()
+
+    def close(self, found, expected, tolerance=4e-3):
+        torch.testing.assert_close(found.double(), expected.double(), atol=tolerance, rtol=tolerance)
+
+    def gradients(self, function, tensors, of=None):
+        """Gradients of a sum of squares of the result, found and expected."""
+        leaves = [tensor for tensor in tensors if tensor.requires_grad]
+        out = (function.call if of is None else of)(*tensors)
+        found = torch.autograd.grad(out.double().square().sum(), leaves)
+        expected = torch.autograd.grad(function.expected(*tensors).square().sum(), leaves)
+        return found, expected
+
+    def same_gradients(self, function, tensors, of=None):
+        for pair in zip(*self.gradients(function, tensors, of)):
+            self.close(*pair, 2e-2)
+
+    def says(self, words, call):
+        with self.assertRaises(Exception) as raised:
+            call()
+        self.assertRegex(str(raised.exception), words)
+
+    def test_every_public_function_is_here(self):
+        known = {*FUNCTIONS, *NO_ATTENTION, *(name for name in fa512.torch.__all__ if name.startswith("why_not"))}
+        self.assertEqual(known, set(fa512.torch.__all__))
+
+    node = "ScaledDotProductFlashAttention"
+    node_of_rows = "FlashAttention"
+
+    def test_the_ways(self):
+        """That the others test what they say."""
+        for name, node in (("attention", self.node), ("flash_attn_func", self.node_of_rows), ("attention_varlen", self.node_of_rows)):
+            function = FUNCTIONS[name]
+            out = function.call(*function.tensors(True))
+            found = out.grad_fn.next_functions[0][0] if "Transpose" in type(out.grad_fn).__name__ else out.grad_fn
+            self.assertIn(node, type(found).__name__)
+
+    @of_each
+    def test_kinds_of_tensors(self, function):
+        for kind, make in KINDS.items():
+            for at in range(len(function.shapes)):
+                for mode in (torch.no_grad, torch.enable_grad, torch.inference_mode) if kind in VALUES else (torch.no_grad,):
+                    with self.subTest(kind, at=at, mode=mode.__name__), warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        self.one_kind(function, kind, make, at, mode)
+
+    def one_kind(self, function, kind, make, at, mode):
+        plain = function.tensors()
+        try:
+            odd = make(plain[at])
+        except (RuntimeError, TypeError):
+            return  # There is none of this shape.
+        given = [*plain[:at], odd, *plain[at + 1 :]]
+        expected = function.expected(*plain[:at], _dense(kind, plain[at]), *plain[at + 1 :]) if kind in VALUES else None
+        with mode():
+            try:
+                found = function.call(*given)
+            except Exception as error:
+                if kind == "expanded" and "one behind the other" in str(error):
+                    return
+                self.assertNotIn(kind, VALUES, error)
+                self.assertRegex(str(error), r"query|key|value|\bq\b|\bk\b|\bv\b|qkv|kv|fa512|scaled_dot|[Nn]ested|[Ss]parse|[Nn]amed")
+                return
+        if kind == "meta":
+            self.assertEqual(found.device.type, "meta")
+            return
+        expected = function.expected(*plain) if expected is None else expected
+        if torch._is_functional_tensor(found):
+            torch._sync(found)
+            found = torch._from_functional_tensor(found)
+        self.close(found.detach(), expected)
+
+    @of_each
+    def test_gradients_of_all_and_of_one(self, function):
+        self.same_gradients(function, function.tensors(True))
+        for at in range(len(function.shapes)):
+            tensors = function.tensors()
+            tensors[at].requires_grad_()
+            self.same_gradients(function, tensors)
+
+    @of_each
+    def test_gradients_of_odd_tensors(self, function):
+        for kind in VALUES:
+            if kind in ("zeros without memory", "inference"):
+                continue
+            with self.subTest(kind):
+                leaves = function.tensors(True)
+                if kind == "parameter":
+                    self.same_gradients(function, [torch.nn.Parameter(leaf.detach()) for leaf in leaves])
+                    continue
+                if kind == "expanded" and function.call is fa512.torch.attention_padded:
+                    continue
+                make = KINDS[kind]
+                found = torch.autograd.grad(
+                    function.call(*map(make, leaves)).as_subclass(torch.Tensor).double().square().sum(), leaves
+                )
+                expected = torch.autograd.grad(
+                    function.expected(*map(make, leaves)).as_subclass(torch.Tensor).square().sum(), leaves
+                )
+                for pair in zip(found, expected):
+                    self.close(*pair, 2e-2)
+
+    @of_each
+    def test_a_mode_of_operators_changes_nothing(self, function):
+        with Dispatch():
+            self.same_gradients(function, function.tensors(True))
+
+    @of_each
+    def test_without_a_gradient_none_is_recorded(self, function):
+        for mode in (torch.no_grad, torch.inference_mode):
+            with mode():
+                self.assertFalse(function.call(*function.tensors(True)).requires_grad)
+
+    @of_each
+    def test_below_autograd_none_is_recorded(self, function):
+        with torch._C._AutoDispatchBelowAutograd():
+            self.assertIsNone(function.call(*function.tensors(True)).grad_fn)
+
+    @of_each
+    def test_a_gradient_that_does_not_lie_as_the_result(self, function):
+        for make in (lambda out: out.new_ones(()).expand(out.shape), lambda out: torch.ones_like(out.mT).mT):
+            tensors = function.tensors(True)
+            out, expected = function.call(*tensors), function.expected(*tensors)
+            found = torch.autograd.grad(out, tensors, make(out))
+            for pair in zip(found, torch.autograd.grad(expected, tensors, make(expected))):
+                self.close(*pair, 2e-2)
+
+    @of_each
+    def test_a_graph_that_is_kept(self, function):
+        tensors = function.tensors(True)
+        out = function.call(*tensors).double().sum()
+        first = torch.autograd.grad(out, tensors, retain_graph=True)
+        for pair in zip(first, torch.autograd.grad(out, tensors)):
+            self.assertTrue(torch.equal(*pair))
+        self.says("second time", lambda: torch.autograd.grad(out, tensors))
+
+    @of_each
+    def test_a_tensor_that_is_written_before_the_backward(self, function):
+        tensors = function.tensors(True)
+        given = [tensor.clone() for tensor in tensors]
+        out = function.call(*given).double().sum()
+        with torch.no_grad():
+            given[0].zero_()
+        self.says("modified (by an )?in-?place", lambda: torch.autograd.grad(out, tensors))
+
+    @of_each
+    def test_checkpoints(self, function):
+        for reentrant in (False, True):
+            tensors = function.tensors(True)
+            checkpoint(function.call, *tensors, use_reentrant=reentrant).double().square().sum().backward()
+            for tensor, expected in zip(tensors, self.gradients(function, tensors)[1]):
+                self.close(tensor.grad, expected, 2e-2)
+
+    @of_each
+    def test_hooks_of_saved_tensors(self, function):
+        packed = []
+
+        def pack(tensor):
+            packed.append(tensor)
+            return tensor.clone()
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            self.same_gradients(function, function.tensors(True))
+        self.assertGreaterEqual(len(packed), 4, "Q, K, V, O, LSE")
+
+    @of_each
+    def test_anomaly_mode(self, function):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with torch.autograd.detect_anomaly():
+                self.same_gradients(function, function.tensors(True))
+
+    @of_each
+    def test_transforms_of_functions(self, function):
+        tensors = function.tensors()
+
+        def loss(first, *others, of=function.call):
+            return of(first, *others).double().square().sum()
+
+        def exact(first, *others):
+            return loss(first, *others, of=function.expected)
+
+        self.close(torch.func.grad(loss)(*tensors), torch.func.grad(exact)(*tensors), 2e-2)
+        out, pull = torch.func.vjp(function.call, *tensors)
+        expected, exact_pull = torch.func.vjp(function.expected, *tensors)
+        self.close(out, expected)
+        for pair in zip(pull(torch.ones_like(out)), exact_pull(torch.ones_like(expected))):
+            self.close(*pair, 2e-2)
+        several = torch.stack([tensors[0], 2 * tensors[0], -tensors[0]])
+        entries = (0, *(None for _ in tensors[1:]))
+        many = (several, *tensors[1:])
+        for made, by_pytorch in ((function.call, function.expected), (torch.func.grad(loss), torch.func.grad(exact))):
+            found = torch.func.vmap(made, entries)(*many)
+            self.close(found, torch.stack([by_pytorch(one, *tensors[1:]) for one in several]), 5e-2)
+
+    @of_each
+    def test_forward_mode_is_an_error(self, function):
+        for requires_grad in (False, True):
+            for at in range(len(function.shapes)):
+                tensors = function.tensors(requires_grad)
+                with forward_ad.dual_level():
+                    tensors[at] = forward_ad.make_dual(tensors[at], torch.ones_like(tensors[at]))
+                    self.says("fa512: .*forward-mode", lambda: function.call(*tensors))
+        tensors = tuple(function.tensors())
+        self.says("fa512: .*forward-mode", lambda: torch.func.jvp(function.call, tensors, tensors))
+        self.says("fa512: .*forward-mode", lambda: torch.func.jacfwd(function.call)(*tensors))
+        with forward_ad.dual_level():
+            self.close(function.call(*tensors), function.expected(*tensors))
+            self.same_gradients(function, function.tensors(True))
+
+    @of_each
+    def test_second_derivatives_are_an_error(self, function):
+        tensors = function.tensors(True)
+        first = torch.autograd.grad(function.call(*tensors).double().square().sum(), tensors, create_graph=True)
+        for pair in zip(first, self.gradients(function, tensors)[1]):
+            self.close(*pair, 2e-2)
+        self.says(
+            "second derivative|derivative for aten::.*flash_attention_backward is not implemented",
+            lambda: torch.autograd.grad(first[0].double().square().sum(), tensors),
+        )
+
+        def loss(first):
+            return function.call(first, *tensors[1:]).double().square().sum()
+
+        self.says("fa512", lambda: torch.func.hessian(loss)(tensors[0].detach()))
+        self.says("fa512", lambda: torch.func.jacrev(torch.func.grad(loss))(tensors[0].detach()))
+
+    def test_shared_heads_and_other_lengths(self):
+        for causal, align, layout in [
+            (causal, align, layout)
+            for causal in (False, True)
+            for align in ("top-left", "bottom-right")
+            for layout in ("bhsd", "bshd")
+        ]:
+            for queries, keys in ((5, 5), (3, 7), (7, 3)):
+                with self.subTest(causal=causal, align=align, queries=queries, keys=keys, layout=layout):
+                    self.one_shape(causal, align, layout, queries, keys)
+
+    def one_shape(self, causal, align, layout, queries, keys):
+        torch.manual_seed(0)
+        shapes = [(2, 4, queries, 16), (2, 2, keys, 16), (2, 2, keys, 16)]
+        tensors = [torch.randn(shape, dtype=torch.float16, requires_grad=True) for shape in shapes]
+        seen = cpu.seen(queries, causal, align=align, keys=keys)
+
+        def call():
+            if layout == "bhsd":
+                return fa512.torch.attention(*tensors, causal=causal, align=align)
+            return fa512.torch.flash_attn_func(*(tensor.transpose(1, 2) for tensor in tensors), causal=causal).transpose(1, 2)
+
+        if layout == "bshd" and align == "top-left":
+            return
+        if causal and queries != keys and align == "top-left":
+            self.says("a gradient is required of .* aligned \"top-left\"", call)
+            return
+        expected = functional.scaled_dot_product_attention(
+            *(tensor.double() for tensor in tensors), attn_mask=seen, enable_gqa=True
+        )
+        out = call()
+        has_key = seen.any(1)
+        self.close(out[:, :, has_key], expected[:, :, has_key])
+        found = torch.autograd.grad(out[:, :, has_key].double().sum(), tensors)
+        for pair in zip(found, torch.autograd.grad(expected[:, :, has_key].sum(), tensors)):
+            self.close(*pair, 2e-2)
+
+    def test_windows(self):
+        for name in ("attention", "flash_attn_func"):
+            for causal, window in [(False, (2, 1)), (True, (2, None)), (False, (None, 1)), (False, (0, 0))]:
+                with self.subTest(name, causal=causal, window=window):
+                    torch.manual_seed(0)
+                    tensors = [torch.randn(2, 2, 6, 16, dtype=torch.float16, requires_grad=True) for _ in range(3)]
+                    if name == "attention":
+                        out = fa512.torch.attention(*tensors, causal=causal, window=window)
+                    else:
+                        sides = tuple(-1 if side is None else side for side in window)
+                        swapped = _bshd(*tensors)
+                        out = fa512.torch.flash_attn_func(*swapped, causal=causal, window_size=sides).transpose(1, 2)
+                    mask = cpu.seen(6, causal, *window)
+                    expected = functional.scaled_dot_product_attention(
+                        *(tensor.double() for tensor in tensors), attn_mask=mask
+                    )
+                    self.close(out, expected)
+                    found = torch.autograd.grad(out.double().square().sum(), tensors)
+                    for pair in zip(found, torch.autograd.grad(expected.square().sum(), tensors)):
+                        self.close(*pair, 2e-2)
+
+    def test_lengths_of_their_own(self):
+        bounds, bounds_k = ([0, 4, 4, 9], [1, 3, 8, 12])
+        lengths = [torch.tensor(each, dtype=torch.int32) for each in (bounds, bounds_k)]
+        for causal, window in [(False, None), (True, None), (True, (2, None)), (False, (2, 1))]:
+            with self.subTest(causal=causal, window=window):
+                torch.manual_seed(0)
+                shapes = [(10, 4, 16), (13, 2, 16), (13, 2, 16)]
+                tensors = [torch.randn(shape, dtype=torch.float16, requires_grad=True) for shape in shapes]
+                more = {"cu_seqlens_k": lengths[1], "max_seqlen_k": 5, "causal": causal, "window": window}
+                out = fa512.torch.attention_varlen(*tensors, lengths[0], 5, align="bottom-right", **more)
+                parts = [(slice(*b), slice(*k)) for b, k in zip(zip(bounds, bounds[1:]), zip(bounds_k, bounds_k[1:]))]
+                expected = torch.zeros(10, 4, 16, dtype=torch.float64)
+                for rows, keys in parts:
+                    q, k, v = (x[at].double().transpose(0, 1) for x, at in zip(tensors, (rows, keys, keys)))
+                    seen = cpu.seen(q.shape[1], causal, *(window or (None, None)), "bottom-right", k.shape[1])
+                    k, v = (x.repeat_interleave(2, 0) for x in (k, v))
+                    scores = (q @ k.mT / 4).masked_fill(~seen, -torch.inf)
+                    expected = expected.index_add(
+                        0, torch.arange(10)[rows], (scores.softmax(-1).nan_to_num(0.0) @ v).transpose(0, 1)
+                    )
+                self.close(out, expected)
+                found = torch.autograd.grad(out.double().square().sum(), tensors)
+                for pair in zip(found, torch.autograd.grad(expected.square().sum(), tensors)):
+                    self.close(*(x.nan_to_num(0.0) for x in pair), 2e-2)
+                    self.assertTrue(pair[0].isfinite().all())
+
+    def test_scores_have_no_gradient(self):
+        for requires_grad, of_bias in ((True, False), (False, True), (True, True)):
+            tensors = FUNCTIONS["attention"].tensors(requires_grad)
+            bias = torch.zeros(ROWS, ROWS, dtype=torch.float16, requires_grad=of_bias)
+            self.says("a gradient is required with bias", lambda: fa512.torch.attention(*tensors, bias=bias))
+            self.says("attn_mask is given", lambda: fa512.torch.scaled_dot_product_attention(*tensors, attn_mask=bias))
+        tensors = FUNCTIONS["attention"].tensors(True)
+        slopes = torch.ones(HEADS)
+        self.says("with alibi_slopes", lambda: fa512.torch.attention(*tensors, alibi_slopes=slopes))
+        self.says("with softcap", lambda: fa512.torch.attention(*tensors, softcap=5.0))
+
+    def test_lse_has_no_gradient(self):
+        out, lse = fa512.torch.attention(*FUNCTIONS["attention"].tensors(True), return_lse=True)
+        self.assertTrue(out.requires_grad and not lse.requires_grad)
+
+    def test_rows_of_no_sequence_have_no_gradient(self):
+        rows = [torch.randn(12, HEADS, HEAD_DIM, dtype=torch.float16, requires_grad=True) for _ in range(3)]
+        out = fa512.torch.attention_varlen(*rows, torch.tensor([1, 5, 9], dtype=torch.int32), 4)
+        for gradient in torch.autograd.grad(out.float().sum(), rows):
+            self.assertTrue(gradient.isfinite().all() and not gradient[:1].any() and not gradient[9:].any())
+
+
+class OfOthers(unittest.TestCase):
+    """PyTorch's own attention."""
+
+    def setUp(self):
+        as_gpu.install(self.addCleanup)
+        as_gpu.called()
+
+    def test_it_does_not_pass_our_kernels(self):
+        q, k, v = FUNCTIONS["attention"].tensors(True)
+        functional.scaled_dot_product_attention(q, k, v).sum().backward()
+        for operator, arguments in (
+            (torch.ops.aten._scaled_dot_product_flash_attention, ()),
+            (torch.ops.aten._flash_attention_forward, (None, None, ROWS, ROWS, 0.0, False, False)),
+        ):
+            with self.assertRaises(NotImplementedError):
+                operator(q, k, v, *arguments)
+        self.assertEqual(as_gpu.called(), [])
+
+    def test_an_error_leaves_gradients_on(self):
+        with self.assertRaises(ValueError):
+            fa512.torch.attention(*FUNCTIONS["attention"].tensors(True, torch.float64))
+        self.assertTrue(torch.is_grad_enabled())
+
+    def test_activated_it_gets_values(self):
+        """The dispatcher resolves tensors whose memory alone is not their value, and refuses tangents."""
+        activated = object.__new__(_flash_impl._Activated)
+        library = torch.library.Library("aten", "IMPL")
+        self.addCleanup(library._destroy)
+        library.impl("_scaled_dot_product_flash_attention", activated._forward, "CPU", with_keyset=True)
+        patch = unittest.mock.patch.object(_batched, "why_not_here", _batched.why_not)
+        patch.start()
+        self.addCleanup(patch.stop)
+        function, operator = FUNCTIONS["attention"], torch.ops.aten._scaled_dot_product_flash_attention
+        for kind in ("plain", "expanded", "negative", "zeros without memory", "parameter"):
+            for at in range(3):
+                with self.subTest(kind, at=at):
+                    plain = function.tensors()
+                    given = [*plain[:at], KINDS[kind](plain[at]), *plain[at + 1 :]]
+                    expected = function.expected(*plain[:at], _dense(kind, plain[at]), *plain[at + 1 :])
+                    torch.testing.assert_close(operator(*given)[0].double(), expected, atol=4e-3, rtol=4e-3)
+        self.assertEqual(set(as_gpu.called()), {"attention"})
+        with forward_ad.dual_level(), self.assertRaisesRegex(NotImplementedError, "forward AD"):
+            operator(forward_ad.make_dual(*plain[:2]), *plain[1:])
+
+
+class WithoutNodesInCpp(Gradients):
+    """As on a PyTorch whose operators are others."""
+
+    node = node_of_rows = "AttentionBackward"
+
+    def setUp(self):
+        super().setUp()
+        patch = unittest.mock.patch.object(_recorded, "IS_POSSIBLE", False)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+
+class ByOperators(Gradients):
+    """As on a PyTorch that cannot be asked what is active."""
+
+    node = node_of_rows = "AttentionBackward"
+
+    def setUp(self):
+        super().setUp()
+        patch = unittest.mock.patch.object(_direct, "_CAN_ASK", False)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+
+if __name__ == "__main__":
+    unittest.main()
