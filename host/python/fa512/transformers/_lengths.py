@@ -16,7 +16,8 @@ _known_equal: tuple[Any, ...] = ()
 def are_known_equal(cu_seqlens_q: Tensor, cu_seqlens_k: Tensor) -> bool:
     """Whether both hold the same lengths.
 
-    Compares two tensors once, which waits for the GPU. While a graph is compiled or captured, different tensors count as different.
+    Compares two tensors once, which waits for the GPU. While a graph is compiled or captured, and in inference mode, different tensors
+    count as different.
     """
     global _known_equal
     if cu_seqlens_q is cu_seqlens_k:
@@ -26,10 +27,12 @@ def are_known_equal(cu_seqlens_q: Tensor, cu_seqlens_k: Tensor) -> bool:
     if cu_seqlens_q.data_ptr() == cu_seqlens_k.data_ptr() and cu_seqlens_q.stride() == cu_seqlens_k.stride():
         return True
     versions = (version(cu_seqlens_q), version(cu_seqlens_k))
-    if _known_equal:
-        first, second, known_versions = _known_equal
-        if first() is cu_seqlens_q and second() is cu_seqlens_k and versions == known_versions:
-            return True
+    if None in versions:
+        # Tensors of inference mode, whose writes leave no trace: to compare them in each layer would wait for the GPU each time.
+        return False
+    known = _known_equal
+    if known and known[0]() is cu_seqlens_q and known[1]() is cu_seqlens_k and known[2] == versions:
+        return True
     if cu_seqlens_q.is_cuda and torch.cuda.is_current_stream_capturing():
         return False
     if not torch.equal(cu_seqlens_q, cu_seqlens_k):

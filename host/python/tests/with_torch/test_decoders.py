@@ -13,9 +13,9 @@ STRICT = "fa512_flash_strict"
 
 
 def setUpModule():
-    global fa512_transformers, padding, warned
+    global fa512_transformers, masks, warned
     import fa512.transformers as fa512_transformers
-    from fa512.transformers import _padding as padding
+    from fa512.transformers import _masks as masks
     from fa512.transformers._attention import _warned as warned
 
     cpu.install()
@@ -41,7 +41,7 @@ class SharedHeads(unittest.TestCase):
 
     def test_the_operator_gets_the_heads_as_they_are(self):
         with torch.no_grad():
-            with unittest.mock.patch("torch.ops.fa512.attention", wraps=torch.ops.fa512.attention) as called:
+            with unittest.mock.patch("fa512.torch._batched._forward", wraps=torch.ops.fa512.attention) as called:
                 own = decoder(STRICT)(tokens()).logits
             torch.testing.assert_close(own, decoder("sdpa")(tokens()).logits, atol=3e-2, rtol=3e-2)
         self.assertEqual([tuple(x.shape) for x in called.call_args.args[:3]], [(2, 4, 12, 64), *[(2, 2, 12, 64)] * 2])
@@ -113,7 +113,7 @@ class CachedKeys(unittest.TestCase):
         own, sdpa = (self.continued(name, [7, 3], mask=mask) for name in ("fa512_flash", "sdpa"))
         torch.testing.assert_close(own[mask.bool()], sdpa[mask.bool()], atol=3e-2, rtol=3e-2)
         self.assertEqual(cpu.calls(), ["attention_varlen"] * 3)
-        self.assertEqual(warned, {"a mask is given that is none of padding alone"})
+        self.assertEqual(warned, {"a mask is given that is more than padding, a window or packed sequences"})
 
     def test_the_first_part_in_a_cache_of_its_final_size_is_computed(self):
         """Its keys behind the last query are none yet. The tokens after it go to SDPA, as does the first part where no mask says that."""
@@ -134,7 +134,8 @@ class CachedKeys(unittest.TestCase):
         torch.testing.assert_close(own[padded.bool()], sdpa[padded.bool()], atol=3e-2, rtol=3e-2)
         self.assertEqual(cpu.calls(), ["attention_varlen"] * 3)
         # What is not computed goes to SDPA without the keys that are none yet.
-        with unittest.mock.patch("fa512.torch.why_not_here", return_value="a test"):
+        refused = unittest.mock.patch("fa512.torch._batched._forward", side_effect=ValueError)
+        with refused, unittest.mock.patch("fa512.torch.why_not_here", return_value="a test"):
             self.assertEqual(self.compare([7, 1], attention="fa512_flash", mask=ones, cache=cache), [])
 
     def test_a_bias_of_keys_that_are_none_yet_is_cut_with_them(self):
@@ -165,8 +166,9 @@ class CachedKeys(unittest.TestCase):
 
     def test_what_is_not_computed_of_other_numbers_of_keys(self):
         module = unittest.mock.Mock(is_causal=False, num_key_value_groups=1)
+        middle = torch.arange(9).expand(2, 9).remainder(8) > 1
         for queries, keys, mask, window, words in [
-            (5, 9, torch.ones(2, 9, dtype=torch.bool), None, "padding is given with 5 queries and 9 keys"),
+            (5, 9, middle, 3, "padding lies between tokens or on both sides"),
             (9, 5, None, 3, "a sliding window is given with 9 queries and 5 keys"),
         ]:
             tensors = [torch.randn(2, 2, rows, 64, dtype=torch.float16) for rows in (queries, keys, keys)]
@@ -177,15 +179,16 @@ class CachedKeys(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, words):
                 fa512_transformers.attention_forward(True, module, *tensors, mask, sliding_window=window)
 
-    def test_which_masks_are_left_out(self):
+    def test_which_masks_are_described(self):
         ones = torch.ones(1, 9, dtype=torch.bool)
-        self.assertIsNone(padding.mask(1, 2, 9, 7))
-        self.assertIsNone(padding.mask(1, 2, 9, 7, attention_mask=ones))
-        self.assertIsNone(padding.mask(1, 2, 5, 7, 4, attention_mask=ones))
-        with unittest.mock.patch.object(padding, "sdpa_mask", return_value="made") as made:
+        for arguments, given, keys in (((1, 2, 9, 7), None, 9), ((1, 2, 9, 7), ones, 9), ((1, 2, 5, 7, 4), ones, 5)):
+            mask = masks.attached(masks.mask(*arguments, attention_mask=given))
+            self.assertEqual((mask.queries, mask.keys, mask.padding, mask.limits.right), (2, keys, None, 0))
+        with unittest.mock.patch.object(masks, "sdpa_mask", return_value="made") as made:
             for arguments in ((1, 2, 9), (1, 2, 9, 6), (1, 2, 9, torch.tensor(7))):
-                self.assertEqual(padding.mask(*arguments, attention_mask=ones), "made")
+                self.assertEqual(masks.mask(*arguments, attention_mask=ones), "made")
                 self.assertIs(made.call_args.kwargs["allow_is_causal_skip"], False)
-            self.assertEqual(padding.mask(1, 2, 9, 7, attention_mask=ones & (torch.arange(9) > 0)), "made")
-            self.assertEqual(padding.mask(1, 2, 9, 2, attention_mask=ones[:, :2]), "made")
-        self.assertIs(padding.mask(1, 2, 9, torch.tensor(0), attention_mask=(two := ones[:, :2])), two)
+            self.assertEqual(masks.mask(1, 2, 9, 7, attention_mask=ones & (torch.arange(9) > 0)), "made")
+            self.assertEqual(masks.mask(1, 2, 9, 2, attention_mask=ones[:, :2]), "made")
+        of_first = masks.attached(masks.mask(1, 2, 9, torch.tensor(0), attention_mask=ones[:, :2]))
+        self.assertEqual((of_first.queries, of_first.keys, of_first.padding), (2, 2, None))
