@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, overload
 
-__all__ = ["__version__", "attention", "attention_padded", "attention_varlen", "info", "warm_up"]
+__all__ = ["__version__", "attention", "attention_padded", "attention_varlen", "implement_aten", "info", "warm_up"]
 
 __version__: str
 
@@ -147,6 +147,7 @@ def attention_padded(
     lse: Optional[_Array] = None,
     stream: Any = None,
 ) -> Union[_Array, tuple[_Array, _Array]]: ...
+def implement_aten(key: str, functions: Optional[dict[str, int]] = None) -> bool: ...
 def warm_up(
     batch: int,
     heads: int,
@@ -155,11 +156,11 @@ def warm_up(
     causal: bool = False,
     window: Optional[_Window] = None,
     layout: _Layout = "bhsd",
-    device: int = 0,
+    device: int = ...,
     sequences: Optional[int] = None,
     lengths: _Lengths = "shared",
     dtype: _Element = "float16",
-    head_dim: int = 64,
+    head_dim: int = ...,
     kv_heads: Optional[int] = None,
     kv_sequence: Optional[int] = None,
     align: _Align = "top-left",

@@ -3,6 +3,7 @@
 //! No argument from Python causes a panic. A panic would surface as Python's `PanicException`, not as a crash.
 
 mod array;
+mod aten;
 mod call;
 mod dlpack;
 mod error;
@@ -449,6 +450,8 @@ fn info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// The native module of fa512.
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use super::aten::implement_aten;
     #[pymodule_export]
     use super::{attention, attention_padded, attention_varlen, info, warm_up};
 

@@ -33,7 +33,13 @@ pub fn for_lse<'py>(q: &Bound<'py, PyAny>, sizes: &[i64], library: Library) -> P
     let single = SINGLE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("torch")?.getattr("float32")?.unbind()))?;
     let arguments = PyDict::new(py);
     arguments.set_item(intern!(py, "dtype"), single)?;
-    q.call_method(intern!(py, "new_empty"), (PyTuple::new(py, sizes)?,), Some(&arguments))
+    // `new_empty` of another type is two calls of PyTorch, and takes the host twice as long.
+    let mut strides = vec![1; sizes.len()];
+    for place in (1..sizes.len()).rev() {
+        strides[place - 1] = strides[place] * sizes[place].max(1);
+    }
+    let shape = (PyTuple::new(py, sizes)?, PyTuple::new(py, strides)?);
+    q.call_method(intern!(py, "new_empty_strided"), shape, Some(&arguments))
 }
 
 /// A new array of `library` with element type `element`.

@@ -135,11 +135,13 @@ def _has(name: str, signature: tuple[tuple[str, ...], int]) -> bool:
 
 
 def _register() -> tuple[Any, Any]:
-    """The dispatch keys of a call, and the library that must live as long as its kernels."""
-    library = torch.library.Library("aten", "IMPL")
-    own = "CustomRNGKeyId"
-    for name, kernel in _KERNELS.items():
-        library.impl(name, kernel, own)
+    """The dispatch keys of a call, and the library that must live as long as kernels in Python."""
+    own, library = "CustomRNGKeyId", None
+    # In C if PyTorch has what they need: arguments and results of kernels in Python take the host longer than all else of a call.
+    if not _native.implement_aten(own):
+        library = torch.library.Library("aten", "IMPL")
+        for name, kernel in _KERNELS.items():
+            library.impl(name, kernel, own)
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCUDA).add(torch._C._dispatch_key_parse(own))
     return keys, library
 
@@ -179,11 +181,18 @@ def _is_cudnn_chosen(query: Tensor, key: Tensor, value: Tensor, is_causal: bool)
 def attention(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: Optional[float]) -> tuple[Tensor, Tensor]:
     """O and LSE of [batch, heads, sequence, head size], aligned bottom-right. The backward is that of PyTorch's own choice."""
     if _is_cudnn_chosen(query, key, value, is_causal):
-        out, lse = _cudnn(_KEYS, query, key, value, None, True, 0.0, is_causal, False, scale=scale)[:2]
+        out, lse = _computed(_cudnn(_KEYS, query, key, value, None, True, 0.0, is_causal, False, scale=scale))
         return out, lse.squeeze(-1)
     if scale is None:
-        return _sdpa(_KEYS, query, key, value, 0.0, is_causal)[:2]
-    return _sdpa(_KEYS, query, key, value, 0.0, is_causal, False, scale=scale)[:2]
+        return _computed(_sdpa(_KEYS, query, key, value, 0.0, is_causal))
+    return _computed(_sdpa(_KEYS, query, key, value, 0.0, is_causal, False, scale=scale))
+
+
+def _computed(results: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+    """O and LSE. The kernels in C leave both undefined if they refuse a call, and do not say why; the operator does."""
+    if results[0] is None:
+        raise ValueError("the kernel refuses the call")
+    return results[0], results[1]
 
 
 def attention_bshd(
@@ -234,4 +243,4 @@ def _of_window(
 ) -> tuple[Tensor, Tensor]:
     arguments = (query, key, value, cu_seqlens, cu_seqlens_k, longest, longest_k, 0.0, is_causal, False)
     window = {} if left is None is right else {"window_size_left": left, "window_size_right": right}
-    return _flash(_KEYS, *arguments, scale=scale, **window)[:2]
+    return _computed(_flash(_KEYS, *arguments, scale=scale, **window))

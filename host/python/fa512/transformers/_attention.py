@@ -18,6 +18,7 @@ from . import _by_pytorch, _masks
 from ._by_pytorch import is_given
 from ._lengths import are_known_equal
 from ._masks import Mask, Rows
+from ._models import count_packed
 
 _LOGGER = logging.getLogger("fa512.transformers")
 _warned: set[str] = set()
@@ -215,6 +216,7 @@ def _packed(
     others: dict[str, Any],
 ) -> Result:
     """Packed sequences, whose bounds the model was given: whatever mask it made of them speaks of limits only."""
+    count_packed()
     lengths, lengths_k = others["cu_seq_lens_q"], others.get("cu_seq_lens_k")
     if flags.batch != 1:
         raise ValueError(f"cu_seq_lens_q is given with a batch of {flags.batch}; packed sequences are a batch of 1")

@@ -42,6 +42,9 @@ def _served(model: PreTrainedModel, requested: Optional[str]) -> Optional[str]:
     """The attention that a model gets that was asked to have `requested`."""
     if requested not in names:
         return requested
+    if _before not in model._forward_pre_hooks.values():
+        model.register_forward_pre_hook(_before, with_kwargs=True)
+        model.register_forward_hook(_after, with_kwargs=True)
     reason = why_not_model(model)
     if reason is None:
         return requested
@@ -49,22 +52,40 @@ def _served(model: PreTrainedModel, requested: Optional[str]) -> Optional[str]:
     if names[requested]:
         raise ValueError(f"fa512 does not compute the attention of {name}: {reason}")
     instead = "sdpa" if model._supports_sdpa else "eager"
-    if _refuse_packed not in model._forward_pre_hooks.values():
-        model.register_forward_pre_hook(_refuse_packed, with_kwargs=True)
     if name not in _warned:
         _warned.add(name)
         _LOGGER.warning('fa512: attention of %s is computed by "%s": %s', name, instead, reason)
     return instead
 
 
-def _refuse_packed(model: PreTrainedModel, _: Any, arguments: dict[str, Any]) -> None:
-    """Packed sequences were meant for our attention. Another one would mix them."""
-    if arguments.get("cu_seq_lens_q") is None or model.config._attn_implementation in names:
+packed_calls = 0
+"""How many attentions of packed sequences were computed, by whomever."""
+
+
+def count_packed() -> None:
+    """Counts an attention of packed sequences."""
+    global packed_calls
+    packed_calls += 1
+
+
+def _before(model: PreTrainedModel, _: Any, arguments: dict[str, Any]) -> None:
+    """Refuses packed sequences where another attention would mix them."""
+    if arguments.get("cu_seq_lens_q") is None:
         return
-    raise ValueError(
-        f"cu_seq_lens_q is given, and attention of {type(model).__name__} is computed by "
-        f'"{model.config._attn_implementation}", which does not keep packed sequences apart: {why_not_model(model)}'
-    )
+    implementation = model.config._attn_implementation
+    if implementation not in names:
+        raise ValueError(
+            f"cu_seq_lens_q is given, and attention of {type(model).__name__} is computed by "
+            f'"{implementation}", which does not keep packed sequences apart: {why_not_model(model)}'
+        )
+    model._fa512_packed_calls = packed_calls
+
+
+def _after(model: PreTrainedModel, _: Any, arguments: dict[str, Any], __: Any) -> None:
+    """Refuses the result if a model did not hand the bounds of packed sequences to any attention."""
+    if arguments.get("cu_seq_lens_q") is not None and model._fa512_packed_calls == packed_calls:
+        name = type(model).__name__
+        raise ValueError(f"cu_seq_lens_q is given, and {name} hands it to no attention, which would mix packed sequences; pad them")
 
 
 @functools.lru_cache(maxsize=None)

@@ -4,12 +4,13 @@ The ways of calls are those of a GPU, so that what is recorded there can be test
 """
 
 import unittest.mock
+import warnings
 
 import torch
 
 import cpu
 import fa512._native
-from fa512.torch import _direct
+from fa512.torch import _direct, _recorded
 
 _called = []
 
@@ -97,6 +98,11 @@ def _sdpa_backward(grad, query, key, value, out, lse, cu_q, cu_k, longest_q, lon
 
 _NATIVE = {"attention": _attention, "attention_varlen": _attention_varlen, "attention_padded": _attention_padded}
 _library = torch.library.Library("aten", "IMPL")
+# Kernels in C take tensors of GPUs alone. PyTorch warns that these are there before.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    for _name, _kernel in _recorded._KERNELS.items():
+        _library.impl(_name, _kernel, "CustomRNGKeyId", allow_override=True)
 _library.impl("_flash_attention_backward", _flash_backward, "CPU")
 _library.impl("_scaled_dot_product_flash_attention_backward", _sdpa_backward, "CPU")
 

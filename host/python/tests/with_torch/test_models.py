@@ -80,3 +80,14 @@ class Models(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "cu_seq_lens_q is given, and attention of MPNetModel is computed by"):
             made(ids, cu_seq_lens_q=lengths)
         make("MPNet", "eager")(ids)
+
+    def test_models_that_keep_the_bounds_to_themselves_do_not_mix_packed_sequences(self):
+        lengths = torch.tensor([0, 5, 12], dtype=torch.int32)
+        from transformers import StableLmConfig, StableLmModel
+
+        sizes = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64}
+        made = StableLmModel._from_config(StableLmConfig(**sizes, vocab_size=50), attn_implementation="fa512_flash", dtype=torch.float16)
+        ids = torch.randint(5, 50, (1, 12))
+        with self.assertRaisesRegex(ValueError, "StableLmModel hands it to no attention"):
+            made(ids, cu_seq_lens_q=lengths, cu_seq_lens_k=lengths, max_length_q=7, max_length_k=7)
+        made(ids)
