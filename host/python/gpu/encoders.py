@@ -79,7 +79,8 @@ def packed_by_fa2(module, query, key, value, mask, scaling=None, cu_seq_lens_q=N
     from fa512.transformers import _by_pytorch
 
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    return _by_pytorch.attention_varlen(q, k, v, cu_seq_lens_q, max_length_q, False, scaling, None)[None], None
+    lengths = (cu_seq_lens_q, cu_seq_lens_q, max_length_q, max_length_q)
+    return _by_pytorch.attention_varlen(q, k, v, lengths, 0.0, scaling, (False, None, None))[None], None
 
 
 def host_time_in_models(run):

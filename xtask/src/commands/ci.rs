@@ -82,11 +82,13 @@ fn check_axes(environment: &Environment, workspace: &Workspace) -> Result<()> {
     axes::check(environment, workspace, built.get("fa512").context("cargo built no fa512 program")?)
 }
 
-/// The Python package on the simulated driver of the tests.
+/// The Python package on the simulated driver of the tests, and around PyTorch and transformers.
 fn check_python(environment: &Environment, workspace: &Workspace) -> Result<()> {
     let built = test::build_programs(environment, workspace)?;
     let driver = built.get(simulator::DRIVER).context("cargo built no simulated driver")?;
-    python_test::check(environment, workspace, driver.parent().context("a library is in a folder")?)
+    let libraries = driver.parent().context("a library is in a folder")?;
+    python_test::check(environment, workspace, libraries)?;
+    python_test::check_torch(environment, workspace, libraries)
 }
 
 /// The compiler's and clippy's warnings. Clippy comes with the device compiler or not at all: the host's belongs to

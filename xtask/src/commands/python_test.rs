@@ -1,10 +1,13 @@
 //! `cargo xtask python-test`: the Python package as its users install it.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use super::ptx;
+use crate::cores;
 use crate::environment::{Environment, Workspace};
 use crate::files;
 use crate::process;
@@ -70,7 +73,7 @@ fn check_wheel(workspace: &Workspace, libraries: &Path, wheel: &Path, venv: Venv
     process::run(venv.python().args(["-c", "import fa512; fa512.info()"]))?;
     venv.install(&REQUIREMENTS)?;
     step.done();
-    run_tests(workspace, libraries, &venv, "tests")?;
+    run_tests(workspace, libraries, &venv, "tests", 1)?;
     Ok(venv)
 }
 
@@ -83,22 +86,47 @@ fn compare_stubs(workspace: &Workspace, venv: &Venv) -> Result<()> {
     process::run(stubtest.env("MYPY_CACHE_DIR", workspace.root().join("target/python/mypy")))
 }
 
-/// Tests what needs PyTorch.
-fn check_torch(environment: &Environment, workspace: &Workspace, libraries: &Path) -> Result<()> {
+/// Tests what needs PyTorch, which is downloaded. The simulated driver and runtime are in the folder `libraries`.
+pub fn check_torch(environment: &Environment, workspace: &Workspace, libraries: &Path) -> Result<()> {
     let wheel = build_wheel(environment, workspace, &workspace.python(), &workspace.packages(), &Linker::Native)?;
     let requirements: Vec<&str> = REQUIREMENTS.into_iter().chain(TORCH_REQUIREMENTS).collect();
     let step = Step::begin("installing PyTorch and transformers");
     let venv = Venv::with(environment, workspace.root().join("target/python/torch"), &requirements)?;
     venv.install(&["--force-reinstall".as_ref(), "--no-deps".as_ref(), wheel.as_os_str()])?;
     step.done();
-    run_tests(workspace, libraries, &venv, "tests/with_torch")
+    run_tests(workspace, libraries, &venv, "tests/with_torch", cores::count())
 }
 
-fn run_tests(workspace: &Workspace, libraries: &Path, venv: &Venv, folder: &str) -> Result<()> {
+/// Runs the tests of a folder in `processes` processes at once, each with some of its files.
+fn run_tests(workspace: &Workspace, libraries: &Path, venv: &Venv, folder: &str, processes: usize) -> Result<()> {
     // Named as programs ask for it.
     let driver = workspace.root().join("target/python/driver/libcuda.so.1");
     files::copy(&libraries.join(simulator::DRIVER), &driver)?;
-    let mut tests = venv.python();
-    tests.current_dir(workspace.python().join(folder)).env("FA512_SIMULATED_DRIVER", driver);
-    process::run(tests.args(["-m", "unittest"]))
+    let folder = workspace.python().join(folder);
+    let modules = test_modules(&folder)?;
+    let of_process = |first: usize| {
+        let mut tests = venv.python();
+        tests.current_dir(&folder).env("FA512_SIMULATED_DRIVER", &driver).args(["-m", "unittest"]);
+        // Several processes of as many threads as there are cores would wait for each other.
+        tests.env("OMP_NUM_THREADS", (cores::count() / processes).max(1).to_string());
+        process::run(tests.args(modules.iter().skip(first).step_by(processes)))
+    };
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..processes).map(|first| scope.spawn(move || of_process(first))).collect();
+        running.into_iter().try_for_each(|one| one.join().map_err(|_| anyhow!("a thread of tests panicked"))?)
+    })
+}
+
+/// The names of a folder's test modules, largest file first, so that processes end at about the same time.
+fn test_modules(folder: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("no tests in {}", folder.display()))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some(module) = name.strip_suffix(".py").filter(|module| module.starts_with("test_")) {
+            found.push((entry.metadata()?.len(), module.to_owned()));
+        }
+    }
+    found.sort_by(|one, other| other.cmp(one));
+    Ok(found.into_iter().map(|(_, module)| module).collect())
 }
