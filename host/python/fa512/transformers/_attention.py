@@ -113,8 +113,8 @@ def _with_restarts(mask: Mask, positions: Optional[Tensor], is_kept: bool) -> Ma
     if positions is None or not mask.is_plain or mask.queries != mask.keys or mask.queries == 1:
         return mask
     if positions.dim() == 2 and positions.shape[-1] != mask.queries and not is_kept:
-        shape = list(positions.shape)
-        raise ValueError(f"position_ids have the shape {shape}, and there is no mask that says which of {mask.queries} tokens belong together")
+        found = f"position_ids have the shape {list(positions.shape)}"
+        raise ValueError(f"{found}, and there is no mask that says which of {mask.queries} tokens belong together")
     if mask.batch != 1 or positions.shape != (1, mask.queries) or is_tracing(positions):
         return mask
     return mask.with_restarts(positions, is_kept)
@@ -147,7 +147,8 @@ def _attention(
 def _attempt(
     function: Callable[..., Tensor], why_not: Callable[..., Optional[str]], arguments: tuple[Any, ...]
 ) -> tuple[Optional[Tensor], Optional[str]]:
-    """The result of a function, or the reason why it is not supported. That is asked only where it fails: to ask takes longer than to call."""
+    """The result of a function, or the reason why it is not supported, which is asked only where it fails: to ask takes longer than to
+    call."""
     failure = None
     if not torch.compiler.is_compiling():
         try:

@@ -129,8 +129,8 @@ def _belong(cu_seqlens: Tensor, rows: Tensor) -> Tensor:
 
 
 def apart(cu_seqlens: Tensor, cu_seqlens_k: Tensor, mask: Mask, given: Union[Mask, Tensor, None], query: Tensor) -> Tensor:
-    """The elements of a mask of packed sequences, the last query of each at its last key, within the limits of `mask` and of what is `given`
-    besides. Rows that belong to no sequence see each other."""
+    """The elements of a mask of packed sequences, the last query of each at its last key, within the limits of `mask` and of what is
+    `given` besides. Rows that belong to no sequence see each other."""
     number, position = _places(cu_seqlens, mask.queries)
     number_k, position_k = _places(cu_seqlens_k, mask.keys)
     lengths, lengths_k = cu_seqlens.diff(), cu_seqlens_k.diff()

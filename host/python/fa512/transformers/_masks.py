@@ -2,8 +2,8 @@
 
 A layer gets a small tensor in place of the mask, which the `Mask` that it stands for is attached to. transformers and models treat that
 tensor as the padding mask [batch, keys] of a flash attention, or, if it says which tokens are packed together, as a mask that is complete
-([batch, 1, 1, keys] of int32, which no other attention takes). Whatever is located in a mask is located in a copy that nobody else can write
-to, once for each forward pass: the masks of a server are often written in place, which tensors of inference mode do not tell.
+([batch, 1, 1, keys] of int32, which no other attention takes). What is located in a mask is located in a copy that nobody else can write
+to, once for each forward pass: servers write their masks in place, and tensors of inference mode do not tell.
 """
 
 from __future__ import annotations
@@ -182,10 +182,11 @@ def mask(
     attention_mask: Optional[Tensor] = None,
     **others: Any,
 ) -> Optional[Tensor]:
-    """For transformers' `AttentionMaskInterface`. Returns a tensor that stands for a `Mask`, or the mask that PyTorch's attention takes. While a graph is compiled, it returns None if a layer's own flags say everything.
+    """For transformers' `AttentionMaskInterface`. Returns a tensor that stands for a `Mask`, or the mask that PyTorch's attention takes.
 
-    What a layer says of itself is not trusted otherwise: some have no flags, or others than the mask that their model makes. As in
-    transformers, looking for padding waits for the GPU, once for each forward pass of the model.
+    While a graph is compiled, it returns None if a layer's own flags say everything. Otherwise those flags are not trusted: some layers have
+    none, or others than the mask that their model makes. As in transformers, looking for padding waits for the GPU, once for each forward
+    pass of the model.
     """
     # Without this, transformers would leave out a mask that is causal and aligned top-left.
     skips = {} if q_length in (1, kv_length) else {"allow_is_causal_skip": False}

@@ -1,4 +1,4 @@
-"""Which models are given our attention. transformers offers a registered attention to every model, also to those that lose something by it."""
+"""Which models are given our attention. transformers offers a registered one to every model, also to those that lose something by it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 import sys
 from typing import Any, Callable, Optional
 
+import torch
 from transformers import PreTrainedModel
 
 from ._by_pytorch import parameters_of_eager
@@ -63,9 +64,10 @@ packed_calls = 0
 
 
 def count_packed() -> None:
-    """Counts an attention of packed sequences."""
+    """Counts an attention of packed sequences. A compiled graph would be compiled anew for each count."""
     global packed_calls
-    packed_calls += 1
+    if not torch.compiler.is_compiling():
+        packed_calls += 1
 
 
 def _before(model: PreTrainedModel, _: Any, arguments: dict[str, Any]) -> None:
@@ -78,12 +80,15 @@ def _before(model: PreTrainedModel, _: Any, arguments: dict[str, Any]) -> None:
             f"cu_seq_lens_q is given, and attention of {type(model).__name__} is computed by "
             f'"{implementation}", which does not keep packed sequences apart: {why_not_model(model)}'
         )
-    model._fa512_packed_calls = packed_calls
+    if not torch.compiler.is_compiling():
+        model._fa512_packed_calls = packed_calls
 
 
 def _after(model: PreTrainedModel, _: Any, arguments: dict[str, Any], __: Any) -> None:
     """Refuses the result if a model did not hand the bounds of packed sequences to any attention."""
-    if arguments.get("cu_seq_lens_q") is not None and model._fa512_packed_calls == packed_calls:
+    if arguments.get("cu_seq_lens_q") is None or torch.compiler.is_compiling():
+        return
+    if model._fa512_packed_calls == packed_calls:
         name = type(model).__name__
         raise ValueError(f"cu_seq_lens_q is given, and {name} hands it to no attention, which would mix packed sequences; pad them")
 
