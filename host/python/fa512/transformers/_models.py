@@ -17,6 +17,8 @@ from ._by_pytorch import parameters_of_eager
 _LOGGER = logging.getLogger("fa512.transformers")
 _warned: set[str] = set()
 
+_WATCHED = "_fa512_is_watched"
+
 # Pixtral: positions of another kind then say which patches are of one image.
 _MASK_LEFT_OUT = re.compile(r"if is_flash_attention_requested\(self\.config\):\s+(#.*\s+)?attention_mask = None")
 
@@ -43,9 +45,8 @@ def _served(model: PreTrainedModel, requested: Optional[str]) -> Optional[str]:
     """The attention that a model gets that was asked to have `requested`."""
     if requested not in names:
         return requested
-    if _before not in model._forward_pre_hooks.values():
-        model.register_forward_pre_hook(_before, with_kwargs=True)
-        model.register_forward_hook(_after, with_kwargs=True)
+    model._fa512_is_asked = True
+    _watch(type(model))
     reason = why_not_model(model)
     if reason is None:
         return requested
@@ -70,27 +71,30 @@ def count_packed() -> None:
         packed_calls += 1
 
 
-def _before(model: PreTrainedModel, _: Any, arguments: dict[str, Any]) -> None:
-    """Refuses packed sequences where another attention would mix them."""
-    if arguments.get("cu_seq_lens_q") is None:
+def _watch(of: type[PreTrainedModel]) -> None:
+    """Has a class refuse packed sequences where its attention would mix them. Not by hooks, which a direct call of `forward` leaves out."""
+    original = of.forward
+    if hasattr(original, _WATCHED):
         return
-    implementation = model.config._attn_implementation
-    if implementation not in names:
-        raise ValueError(
-            f"cu_seq_lens_q is given, and attention of {type(model).__name__} is computed by "
-            f'"{implementation}", which does not keep packed sequences apart: {why_not_model(model)}'
-        )
-    if not torch.compiler.is_compiling():
-        model._fa512_packed_calls = packed_calls
 
+    @functools.wraps(original)
+    def forward(self: PreTrainedModel, *inputs: Any, **arguments: Any) -> Any:
+        if arguments.get("cu_seq_lens_q") is None or not getattr(self, "_fa512_is_asked", False):
+            return original(self, *inputs, **arguments)
+        name, implementation = type(self).__name__, self.config._attn_implementation
+        if implementation not in names:
+            raise ValueError(
+                f'cu_seq_lens_q is given, and attention of {name} is computed by "{implementation}", which does not keep packed '
+                f"sequences apart: {why_not_model(self)}"
+            )
+        before = packed_calls
+        out = original(self, *inputs, **arguments)
+        if packed_calls == before and not torch.compiler.is_compiling():
+            raise ValueError(f"cu_seq_lens_q is given, and {name} hands it to no attention, which would mix packed sequences; pad them")
+        return out
 
-def _after(model: PreTrainedModel, _: Any, arguments: dict[str, Any], __: Any) -> None:
-    """Refuses the result if a model did not hand the bounds of packed sequences to any attention."""
-    if arguments.get("cu_seq_lens_q") is None or torch.compiler.is_compiling():
-        return
-    if model._fa512_packed_calls == packed_calls:
-        name = type(model).__name__
-        raise ValueError(f"cu_seq_lens_q is given, and {name} hands it to no attention, which would mix packed sequences; pad them")
+    setattr(forward, _WATCHED, True)
+    of.forward = forward  # type: ignore[method-assign]
 
 
 @functools.lru_cache(maxsize=None)

@@ -898,7 +898,7 @@ def subject_of(name):
                 return Subject(model_class, config, kind, reference)
             except Exception as error:
                 reasons.append(f"{kind}: {type(error).__name__}: {first_line(error)}")
-    return reasons[0] if len(reasons) == 1 else " | ".join(dict.fromkeys(reasons))
+    return " | ".join(dict.fromkeys(reasons)) or "forward takes none of the inputs that there are"
 
 
 def judge(name, compiles=True):

@@ -25,6 +25,7 @@ HARD = """
     llama.modeling_llama:LlamaModel
     llama4.modeling_llama4:Llama4TextModel
     modernbert.modeling_modernbert:ModernBertModel
+    moshi.modeling_moshi:MoshiModel
     mpnet.modeling_mpnet:MPNetModel
     qwen2_vl.modeling_qwen2_vl:Qwen2VLModel
     t5.modeling_t5:T5EncoderModel

@@ -77,9 +77,11 @@ class Models(unittest.TestCase):
             made = make("MPNet", "fa512_flash")
         ids = torch.randint(5, 50, (1, 12))
         made(ids)
-        with self.assertRaisesRegex(ValueError, "cu_seq_lens_q is given, and attention of MPNetModel is computed by"):
-            made(ids, cu_seq_lens_q=lengths)
-        make("MPNet", "eager")(ids)
+        for call in (made, made.forward):
+            with self.assertRaisesRegex(ValueError, "cu_seq_lens_q is given, and attention of MPNetModel is computed by"):
+                call(ids, cu_seq_lens_q=lengths)
+        # A model of this class that was not asked to have ours is as it was.
+        make("MPNet", "eager")(ids, cu_seq_lens_q=lengths)
 
     def test_models_that_keep_the_bounds_to_themselves_do_not_mix_packed_sequences(self):
         lengths = torch.tensor([0, 5, 12], dtype=torch.int32)
@@ -88,6 +90,7 @@ class Models(unittest.TestCase):
         sizes = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64}
         made = StableLmModel._from_config(StableLmConfig(**sizes, vocab_size=50), attn_implementation="fa512_flash", dtype=torch.float16)
         ids = torch.randint(5, 50, (1, 12))
-        with self.assertRaisesRegex(ValueError, "StableLmModel hands it to no attention"):
-            made(ids, cu_seq_lens_q=lengths, cu_seq_lens_k=lengths, max_length_q=7, max_length_k=7)
+        for call in (made, made.forward):
+            with self.assertRaisesRegex(ValueError, "StableLmModel hands it to no attention"):
+                call(ids, cu_seq_lens_q=lengths, cu_seq_lens_k=lengths, max_length_q=7, max_length_k=7)
         made(ids)
