@@ -94,8 +94,6 @@ int main(void) {
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("does not fit 64-bit addresses"));
     problem.bias_strides.row = 64, problem.sequences = 1;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("packed sequences cannot have a bias"));
-    problem = acceptable(), problem.sequences = 1, problem.alibi_slopes = (float *)64, problem.flags = FA512_SLOPES_PER_BATCH;
-    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("alibi_slopes of packed sequences are [heads]"));
     problem = acceptable(), problem.kv_heads = 2 * problem.heads;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("the heads of Q must be a multiple of those of K and V"));
     problem = acceptable(), problem.kv_sequence = UINT32_MAX;
