@@ -124,11 +124,13 @@ class Mask:
         if self.limits.right == 0 and is_right_padded:
             # Queries and keys are the same rows. No token sees padding, which is in sequences of its own.
             return Rows(bounds, self.keys) if self.queries == self.keys else None
-        if not (is_left_padded or (is_right_padded and self.limits.right != 0) or self.limits.are_none):
+        # The last query is at the last key: at the last token too if padding is on the left, at the first ones if it is on the right.
+        is_at_the_begin = is_right_padded and not is_left_padded and self.queries == self.keys and self.limits.right != 0
+        if not (is_left_padded or is_at_the_begin or self.limits.are_none):
             return None
         # Every query of an entry sees its tokens; none sees padding.
         cu_seqlens = (self.queries * entries).repeat_interleave(2)
-        return Rows(cu_seqlens, self.queries, bounds, self.keys, TOP_LEFT if is_right_padded else BOTTOM_RIGHT)
+        return Rows(cu_seqlens, self.queries, bounds, self.keys, TOP_LEFT if is_at_the_begin else BOTTOM_RIGHT)
 
     def _of_gaps(self, padding: Tensor, lengths: Tensor, entries: Tensor) -> Rows:
         cu_seqlens_k = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))

@@ -163,15 +163,16 @@ class Layers(unittest.TestCase):
                     self.assertTrue(calls)
 
     def test_padding_that_a_layer_gets_from_its_model(self):
-        for kind, causal, window in itertools.product(TOKENS, (False, True), (None, 3)):
+        for kind, causal, window, queries in itertools.product(TOKENS, (False, True), (None, 3), (1, 5, ROWS)):
             given = padding(kind)
             if given is None:
                 continue
-            with self.subTest(padding=kind, causal=causal, window=window), torch.no_grad():
-                out, tensors, _ = self.computed(given, causal=causal, sliding_window=window)
+            with self.subTest(padding=kind, causal=causal, window=window, queries=queries), torch.no_grad():
+                out, tensors, _ = self.computed(given, queries=queries, causal=causal, sliding_window=window)
                 left = None if window is None else 2
-                seen = cpu.seen(ROWS, causal, left, left) & given[:, None, None]
-                self.compare(out, tensors, seen, given if causal else torch.ones_like(given))
+                seen = cpu.seen(queries, causal, left, left, "bottom-right", ROWS) & given[:, None, None]
+                keep = given if causal and queries == ROWS else torch.ones(3, queries, dtype=torch.bool)
+                self.compare(out, tensors, seen, keep)
 
     def test_a_padded_batch_has_the_gradients_of_sdpa(self):
         for kind, causal in itertools.product(TOKENS, (False, True)):
