@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, TypeVar
 
 import torch
 from torch import Tensor
@@ -123,11 +123,3 @@ def by_the_way(
         return by_operator(*arguments)
 
     return call
-
-
-def attempt(kernel: Callable[..., _Result], *arguments: Any) -> Optional[_Result]:
-    """The result of `kernel` on unobserved tensors; None if it refuses them. That is faster than to ask first whether it will."""
-    try:
-        return kernel(*arguments)
-    except (TypeError, ValueError):
-        return None
