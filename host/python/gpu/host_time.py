@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Host time of calls, and wall time of models where the host may be the bottleneck: fa512 beside PyTorch's attention, in turns.
 
-Sections (--only, with commas between): gradients (are they right), calls, parts, transformers, training, inference. Writes host_time.json.
+Sections (--only, with commas between): gradients (are they right), backwards, calls, parts, transformers, training, inference. Writes host_time.json.
 """
 
 import contextlib
+import functools
 import statistics
 import time
+import unittest.mock
 
 import torch
 from torch.nn import functional
@@ -60,8 +62,19 @@ def functions(q, k, v):
     used = torch.full((batch,), sequence, dtype=torch.int32, device=q.device)
     calls = {name: (lambda: functional.scaled_dot_product_attention(q, k, v), (q, k, v)) for name in BACKENDS}
     lengths = (cu, cu, sequence, sequence)
+    mask = torch.ones(batch, 1, 1, sequence, dtype=torch.bool, device=q.device)
+    window = {"window_size_left": 9, "window_size_right": 9}
+
+    def flash_window():
+        """What there is for [batch, heads, sequence, head size]."""
+        rows = [tensor.transpose(1, 2) for tensor in (q, k, v)]
+        found = torch.ops.aten._flash_attention_forward(*rows, None, None, sequence, sequence, 0.0, False, False, **window)
+        return found[0].transpose(1, 2)
+
     calls.update(
         {
+            "SDPA, mask of padding": (lambda: functional.scaled_dot_product_attention(q, k, v, mask), (q, k, v)),
+            "PyTorch's flash, window": (flash_window, (q, k, v)),
             "scaled_dot_product_attention": (lambda: fa512.scaled_dot_product_attention(q, k, v), (q, k, v)),
             "attention": (lambda: fa512.torch.attention(q, k, v), (q, k, v)),
             "attention, causal": (lambda: fa512.torch.attention(q, k, v, causal=True), (q, k, v)),
@@ -75,7 +88,7 @@ def functions(q, k, v):
         }
     )
     if q.device.type == "cpu":
-        del calls["PyTorch's flash, packed"]
+        del calls["PyTorch's flash, packed"], calls["PyTorch's flash, window"]
     return calls
 
 
@@ -159,6 +172,52 @@ def gradients(run):
     return {"is_possible": _recorded.IS_POSSIBLE, "cases": found}
 
 
+def backwards(run):
+    """Which backward is the better one of so many scores: time on the GPU of its kernels and host time of forward and backward, µs."""
+    found = {}
+    shapes = [(64, 12, 64), (16, 12, 128), (64, 12, 128), (32, 12, 256), (8, 12, 512), (32, 12, 512), (2, 12, 2048)]
+    for batch, heads, sequence in [(1, 2, 16)] if run.dry else shapes:
+        leaves = inputs((batch, sequence, heads, 64), device(run.dry), dtype=torch.bfloat16, requires_grad=True)
+        call = with_backward(lambda: fa512.torch.attention(*(tensor.transpose(1, 2) for tensor in leaves)), leaves)
+        found[f"{batch},{heads},{sequence}"] = row = {"scores": batch * heads * sequence**2}
+        smallest = {"cuDNN": 0, "FlashAttention-2": 1 << 62}
+
+        def by(name):
+            return unittest.mock.patch.object(_recorded, "_SCORES_FOR_CUDNN", smallest[name])
+
+        host = {name: [] for name in smallest}
+        for _ in range(1 if run.dry else 15):
+            for name in smallest:
+                with by(name):
+                    host[name].append(in_turns({name: call}, 1, 1 if run.dry else 5, run.dry)[name])
+        for name in smallest:
+            with by(name):
+                row[name] = {"gpu": None if run.dry else graph_time(call), "host": statistics.median(host[name])}
+        run.found = {"microseconds": found}
+    return {"microseconds": found}
+
+
+def graph_time(call, replays=20):
+    """Time of a call on the GPU, µs: of a graph that is replayed, so that the host does not matter."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    times = []
+    for _ in range(replays):
+        begin.record()
+        graph.replay()
+        end.record()
+        synchronize()
+        times.append(1000 * begin.elapsed_time(end))
+    return statistics.median(times)
+
+
 def packed_gradients(run, causal, window):
     """Of sequences of different lengths, with rows of NaN that belong to none."""
     bounds = [5, 40, 41, 141, 205]
@@ -213,14 +272,17 @@ def transformers(run):
     return {"microseconds": found}
 
 
-def in_model_turns(steps, seconds, dry):
-    """Median wall time of each named step, ms, and the host's part of it: until the step returns."""
-    samples = {name: ([], []) for name in steps}
+def in_model_turns(model, step, seconds, dry, without=()):
+    """Median wall time of the step with each attention, ms, its quartiles, and the host's part of it: until the step returns. All compute with
+    the same model, and each has had a step before the one that is timed: what another left cold is not its."""
+    samples = {name: ([], []) for name in (*BACKENDS, "fa512") if name not in without}
     end = time.monotonic() + seconds
     turn = 0
     while turn < 2 or (not dry and (turn < 8 or time.monotonic() < end)):
-        for name, step in steps.items():
+        for name, (walls, hosts) in samples.items():
+            model.set_attn_implementation("fa512_flash" if name == "fa512" else "sdpa")
             with backend(name, dry):
+                step()
                 synchronize()
                 begun = time.perf_counter()
                 step()
@@ -228,10 +290,17 @@ def in_model_turns(steps, seconds, dry):
                 synchronize()
                 finished = time.perf_counter()
             if turn:
-                samples[name][0].append(1000 * (finished - begun))
-                samples[name][1].append(1000 * (returned - begun))
+                walls.append(1000 * (finished - begun))
+                hosts.append(1000 * (returned - begun))
         turn += 1
-    return {name: {"wall": statistics.median(wall), "host": statistics.median(host)} for name, (wall, host) in samples.items()}
+    return {
+        name: {"wall": statistics.median(walls), "quartiles": quartiles(walls), "host": statistics.median(hosts)}
+        for name, (walls, hosts) in samples.items()
+    }
+
+
+def quartiles(times):
+    return statistics.quantiles(times, n=4)[::2] if len(times) > 1 else times
 
 
 SIZES = {
@@ -240,21 +309,16 @@ SIZES = {
 }
 
 
-def models(kind, size, dry, **more):
-    """The same model with SDPA and with fa512, random weights."""
+def model_of(kind, size, dry):
+    """A model with random weights."""
     import transformers as library
 
     import fa512.transformers  # noqa: F401
 
     sizes = {**SIZES[size], **({"num_hidden_layers": 1} if dry else {})}
-    made = []
-    for name in ("sdpa", "fa512_flash"):
-        torch.manual_seed(0)
-        config = library.BertConfig(**sizes, attention_probs_dropout_prob=0.0, hidden_dropout_prob=0.0)
-        model = getattr(library, kind)(config).to(device(dry), torch.bfloat16)
-        model.set_attn_implementation(name)
-        made.append(model)
-    return made
+    torch.manual_seed(0)
+    config = library.BertConfig(**sizes, attention_probs_dropout_prob=0.0, hidden_dropout_prob=0.0)
+    return getattr(library, kind)(config).to(device(dry), torch.bfloat16)
 
 
 def training(run):
@@ -263,19 +327,15 @@ def training(run):
     for size, batch, length in [("BERT-base", 32, 512), ("BERT-base", 64, 128), ("MiniLM", 32, 512), ("MiniLM", 64, 128)]:
         if run.dry:
             batch, length = 2, 16
-        theirs, own = (model.train() for model in models("BertForSequenceClassification", size, run.dry))
+        model = model_of("BertForSequenceClassification", size, run.dry).train()
         ids = torch.randint(0, 30000, (batch, length), device=device(run.dry))
         labels = torch.zeros(batch, dtype=torch.long, device=device(run.dry))
 
-        def step_of(model):
-            def step():
-                model.zero_grad(set_to_none=True)
-                model(input_ids=ids, labels=labels).loss.backward()
+        def step():
+            model.zero_grad(set_to_none=True)
+            model(input_ids=ids, labels=labels).loss.backward()
 
-            return step
-
-        steps = {**dict.fromkeys(BACKENDS, step_of(theirs)), "fa512": step_of(own)}
-        found[f"{size} {batch} × {length}"] = in_model_turns(steps, 6, run.dry)
+        found[f"{size} {batch} × {length}"] = in_model_turns(model, step, 8, run.dry)
         run.found["milliseconds"] = found
     return {"milliseconds": found}
 
@@ -286,22 +346,17 @@ def inference(run):
     for size, batch, length in [("BERT-base", 64, 512), ("MiniLM", 64, 512), ("MiniLM", 64, 128)]:
         if run.dry:
             batch, length = 2, 16
-        theirs, own = (model.eval() for model in models("BertModel", size, run.dry))
+        model = model_of("BertModel", size, run.dry).eval()
         ids = torch.randint(0, 30000, (batch, length), device=device(run.dry))
         used = torch.linspace(length // 4, length, batch, device=device(run.dry)).long()[:, None]
         place = torch.arange(length, device=device(run.dry))
         masks = {"no padding": None, "right": (place < used).long(), "left": (place >= length - used).long()}
         for padding, mask in masks.items():
-
-            def step_of(model):
-                return lambda: model(input_ids=ids, attention_mask=mask)
-
-            steps = {**dict.fromkeys(BACKENDS, step_of(theirs)), "fa512": step_of(own)}
-            if padding != "no padding":
-                # Flash takes no mask.
-                del steps["SDPA, flash"]
+            # Flash takes no mask.
+            without = () if mask is None else ("SDPA, flash",)
             with torch.inference_mode():
-                found[f"{size} {batch} × {length}, {padding}"] = in_model_turns(steps, 3, run.dry)
+                step = functools.partial(model, input_ids=ids, attention_mask=mask)
+                found[f"{size} {batch} × {length}, {padding}"] = in_model_turns(model, step, 3, run.dry, without)
             run.found["milliseconds"] = found
     return {"milliseconds": found}
 
@@ -312,6 +367,8 @@ def table(run):
             sdpa = times["SDPA"]
             print(f"\n{section}, {row}: µs of host (of SDPA's)")
             print("  " + "\n  ".join(f"{name:42} {value:8.2f} ({value / sdpa:.2f})" for name, value in times.items()))
+    for row, times in run.records.get("backwards", {}).get("microseconds", {}).items():
+        print(f"backward {row}: {times}")
     for section in ("training", "inference"):
         print(f"\n{section}: wall ms (host ms)")
         for row, times in run.records.get(section, {}).get("milliseconds", {}).items():
@@ -323,7 +380,7 @@ def main():
     run = run_of(__doc__, 230)
     if run.dry:
         simulate()
-    for section in (gradients, parts, calls, transformers, training, inference):
+    for section in (gradients, backwards, parts, calls, transformers, training, inference):
         run.section(section)
         path = run.write("host_time.json")
     table(run)

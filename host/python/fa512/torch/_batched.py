@@ -227,27 +227,29 @@ def _keep(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Kept:
 _record = register_autograd("attention", why_no_gradient, _keep, forward_with_lse_cuda, _backward)
 
 
-def _recorded_with_lse(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    window_left: Optional[int] = None,
-    window_right: Optional[int] = None,
-    align: str = TOP_LEFT,
-    *others: Any,
-) -> tuple[Tensor, Tensor]:
-    """`forward_with_lse_cuda` with a gradient, recorded in C++ without a change of scores."""
-    limits = (is_causal, scale, window_left, window_right, align)
-    if not _recorded.IS_POSSIBLE or any(map(_is_given, others)):
-        return _record(query, key, value, *limits, *others)
-    # The kernel says what is wrong with other dimensions.
-    if query.dim() == key.dim() == 4 and query.shape != key.shape:
-        _require(_why_no_gradient_of_limits(query.shape[2], key.shape[2], *limits))
-    if window_left is None and window_right is None:
-        return _recorded.attention(query, key, value, is_causal, scale)
-    return _swapped(_recorded.attention_bshd)(query, key, value, *limits[:4])
+def _recorder(rows: int, record: Callable[..., Any], by_nodes: Callable[..., Any]) -> Callable[..., Any]:
+    """O and LSE with a gradient: by nodes in C++ without a change of scores, otherwise by `record`. The sequence is dimension `rows`."""
+
+    def recorded(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        is_causal: bool = False,
+        scale: Optional[float] = None,
+        window_left: Optional[int] = None,
+        window_right: Optional[int] = None,
+        align: str = TOP_LEFT,
+        *others: Any,
+    ) -> tuple[Tensor, Tensor]:
+        limits = (is_causal, scale, window_left, window_right, align)
+        if not _recorded.IS_POSSIBLE or any(map(_is_given, others)):
+            return record(query, key, value, *limits, *others)
+        # The kernel says what is wrong with other dimensions.
+        if query.dim() == key.dim() == 4 and query.shape != key.shape:
+            _require(_why_no_gradient_of_limits(query.shape[rows], key.shape[rows], *limits))
+        return by_nodes(query, key, value, *limits[:4])
+
+    return recorded
 
 
 def _require(reason: Optional[str]) -> None:
@@ -259,14 +261,8 @@ def _is_given(option: Any) -> bool:
     return option is not None and option is not False
 
 
-_forward, _forward_with_lse = calls(forward_cuda, forward_with_lse_cuda, _recorded_with_lse, *operators("attention"))
-
-
-# flash-attn's order, [batch, sequence, heads, head size], which operators do not have.
-
-
 def _swapped(call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call`, which takes and returns the other order."""
+    """`call`, which takes and returns dimensions 1 and 2 in the other order."""
 
     def swapped(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Any:
         result = call(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), *options)
@@ -275,33 +271,30 @@ def _swapped(call: Callable[..., Any]) -> Callable[..., Any]:
     return swapped
 
 
-_record_swapped = _swapped(_record)
-
-
-def _recorded_bshd_with_lse(
+def _by_nodes(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    window_left: Optional[int] = None,
-    window_right: Optional[int] = None,
-    align: str = TOP_LEFT,
-    *others: Any,
+    is_causal: bool,
+    scale: Optional[float],
+    window_left: Optional[int],
+    window_right: Optional[int],
 ) -> tuple[Tensor, Tensor]:
-    """The same of this order."""
-    limits = (is_causal, scale, window_left, window_right, align)
-    if not _recorded.IS_POSSIBLE or any(map(_is_given, others)):
-        return _record_swapped(query, key, value, *limits, *others)
-    if query.dim() == key.dim() == 4 and query.shape != key.shape:
-        _require(_why_no_gradient_of_limits(query.shape[1], key.shape[1], *limits))
-    return _recorded.attention_bshd(query, key, value, is_causal, scale, window_left, window_right)
+    if window_left is None and window_right is None:
+        return _recorded.attention(query, key, value, is_causal, scale)
+    return _swapped(_recorded.attention_bshd)(query, key, value, is_causal, scale, window_left, window_right)
 
 
+_forward, _forward_with_lse = calls(
+    forward_cuda, forward_with_lse_cuda, _recorder(2, _record, _by_nodes), *operators("attention")
+)
+
+
+# flash-attn's order, [batch, sequence, heads, head size], which operators do not have.
 _forward_bshd, _forward_bshd_with_lse = calls(
     functools.partial(forward_cuda, layout="bshd"),
     functools.partial(forward_cuda, layout="bshd", return_lse=True),
-    _recorded_bshd_with_lse,
+    _recorder(1, _swapped(_record), _recorded.attention_bshd),
     *map(_swapped, operators("attention")),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -175,12 +176,42 @@ def backward(
 def zero_outside(cu_seqlens: Tensor, *of_rows: Optional[Tensor]) -> None:
     """Writes zeros into the rows that belong to no sequence: those before the first one, and those behind the last."""
     gradients = [gradient for gradient in of_rows if gradient is not None]
-    if not gradients:
-        return
-    rows = torch.arange(gradients[0].shape[0], dtype=torch.int32, device=cu_seqlens.device)
-    outside = ((rows < cu_seqlens[0]) | (rows >= cu_seqlens[-1]))[:, None, None]
     for gradient in gradients:
-        gradient.masked_fill_(outside, 0)
+        gradient.masked_fill_(_outside(cu_seqlens, gradient.shape[0]), 0)
+
+
+class _OfBackward(threading.local):
+    """What this thread's last backward pass computed of lengths."""
+
+    def __init__(self) -> None:
+        self.task = -1
+        # With the lengths, so that no others get their address meanwhile.
+        self.outside: dict[tuple[Any, ...], tuple[Tensor, Tensor]] = {}
+
+
+_of_backward = _OfBackward()
+
+
+def _outside(cu_seqlens: Tensor, rows: int) -> Tensor:
+    """Which rows belong to no sequence, [rows, 1, 1]. Computed once in a backward pass, during which lengths may not change."""
+    task = -1 if torch.compiler.is_compiling() else torch._C._current_graph_task_id()
+    if task < 0:
+        return _compute_outside(cu_seqlens, rows)
+    if _of_backward.task != task:
+        _of_backward.task, _of_backward.outside = task, {}
+    device = cu_seqlens.device
+    # Of one stream: another would have to wait for it.
+    stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else None
+    name = (cu_seqlens.data_ptr(), cu_seqlens.shape, device, stream, rows)
+    known = _of_backward.outside.get(name)
+    if known is None:
+        known = _of_backward.outside[name] = (_compute_outside(cu_seqlens, rows), cu_seqlens)
+    return known[0]
+
+
+def _compute_outside(cu_seqlens: Tensor, rows: int) -> Tensor:
+    row = torch.arange(rows, dtype=torch.int32, device=cu_seqlens.device)
+    return ((row < cu_seqlens[0]) | (row >= cu_seqlens[-1]))[:, None, None]
 
 
 def _zero_gradients_outside(

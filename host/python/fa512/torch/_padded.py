@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Optional, Union
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from .. import _native
 from .._arguments import align_of, flag, scale_of, softcap_of, window_of
+from . import _recorded
 from ._batched import Options
 from ._library import (
     ALIGN,
@@ -130,21 +132,34 @@ def _forward_with_lse_cuda(query: Tensor, key: Tensor, value: Tensor, *lengths_a
     return forward_cuda(query, key, value, *lengths_and_options, lse=_new_lse(query))  # type: ignore[misc]
 
 
-def _unused(seqused: Optional[Tensor], tensor: Tensor) -> Tensor:
-    """Mask of the unused rows of each entry, [batch, sequence, 1, 1]."""
+def _thirds(seqused: Optional[Tensor], tensor: Tensor, is_query: bool) -> Tensor:
+    """`cu_seqlens` of three packed sequences for each entry: its used queries and keys; its unused queries, without a key; its unused keys,
+    without a query. Results and gradients of the last two are zeros, and the host needs no length."""
     batch, rows = tensor.shape[:2]
-    if seqused is None:
-        return torch.zeros(batch, rows, 1, 1, dtype=torch.bool, device=tensor.device)
-    return (torch.arange(rows, device=tensor.device) >= seqused[:, None])[..., None, None]
+    begins = _begins(batch, rows, is_query, tensor.device)
+    used = rows if seqused is None else seqused.clamp(0, rows)[:, None]
+    found = begins.clone()
+    # Behind the first element, those of an entry that are so many rows behind its begin.
+    found[1:].view(batch, 3)[:, : 1 if is_query else 2] += used
+    return found
 
 
-def _halves(seqused: Optional[Tensor], tensor: Tensor) -> Tensor:
-    """`cu_seqlens` of twice as many packed sequences: the used rows of each entry, then its unused rows."""
-    batch, rows = tensor.shape[:2]
-    begins = rows * torch.arange(batch + 1, dtype=torch.int32, device=tensor.device)
-    used = rows if seqused is None else seqused.clamp(0, rows)
-    of_entries = torch.stack((begins[:-1], begins[:-1] + used), 1)
-    return torch.cat((of_entries.flatten(), begins[-1:]))
+def _begins(batch: int, rows: int, is_query: bool, device: torch.device) -> Tensor:
+    """`_thirds` of entries that use no row."""
+    if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        return _compute_begins(batch, rows, is_query, device)
+    # Of one stream: another would have to wait for it.
+    return _kept_begins(batch, rows, is_query, device, torch._C._cuda_getCurrentRawStream(device.index))
+
+
+def _compute_begins(batch: int, rows: int, is_query: bool, device: torch.device) -> Tensor:
+    element = torch.arange(3 * batch + 1, dtype=torch.int32, device=device)
+    return (element + 1 if is_query else element) // 3 * rows
+
+
+@functools.lru_cache(maxsize=64)
+def _kept_begins(batch: int, rows: int, is_query: bool, device: torch.device, _stream: int) -> Tensor:
+    return _compute_begins(batch, rows, is_query, device)
 
 
 def backward(
@@ -158,18 +173,13 @@ def backward(
     seqused_k: Optional[Tensor],
     *limits: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The backward of packed sequences, alternately the used and the unused rows of an entry, so that the host needs no length.
-
-    Unused rows get the gradient 0, whatever they hold.
-    """
-    unused_q, unused_k = _unused(seqused_q, query), _unused(seqused_k, key)
+    """The backward of packed sequences. Unused rows get the gradient 0, whatever they hold."""
     rows = [tensor.flatten(0, 1) for tensor in (grad, query, key, value, out)]
-    lengths = (_halves(seqused_q, query), _halves(seqused_k, key), query.shape[1], key.shape[1])
+    lengths = (_thirds(seqused_q, query, True), _thirds(seqused_k, key, False), query.shape[1], key.shape[1])
     packed: tuple[Any, ...] = (*rows, lse.flatten(1), *lengths, *limits)
     gradients = packed_backward(*packed)
-    each = zip(gradients, (query, key, value), (unused_q, unused_k, unused_k))
     return tuple(  # type: ignore[return-value]
-        gradient.reshape(tensor.shape).masked_fill(unused, 0).contiguous() for gradient, tensor, unused in each
+        gradient.reshape(tensor.shape).contiguous() for gradient, tensor in zip(gradients, (query, key, value))
     )
 
 
@@ -213,7 +223,27 @@ def _keep(
     return Kept((seqused_q, seqused_k), Options(*options)[:4])
 
 
-_recorded_with_lse = register_autograd("attention_padded", _why_no_gradient, _keep, _forward_with_lse_cuda, backward)
+_record = register_autograd("attention_padded", _why_no_gradient, _keep, _forward_with_lse_cuda, backward)
+
+
+def _recorded_with_lse(
+    query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
+) -> tuple[Tensor, Tensor]:
+    """`_forward_with_lse_cuda` with a gradient, recorded in C++ without a change of scores: as packed sequences."""
+    asked = Options(*options)
+    if not _recorded.IS_POSSIBLE or any(score is not None for score in asked.scores()):
+        return _record(query, key, value, seqused_q, seqused_k, *options)
+    reason = why_not_padded(query, key, value, seqused_q, seqused_k)
+    reason = reason or _why_no_gradient(query, key, value, seqused_q, seqused_k, *options)
+    if reason is not None:
+        raise ValueError(reason)
+    rows = (tensor.flatten(0, 1) for tensor in (query, key, value))
+    lengths = (_thirds(seqused_q, query, True), _thirds(seqused_k, key, False))
+    (batch, queries), keys = query.shape[:2], key.shape[1]
+    out, lse = _recorded.attention_varlen(*rows, *lengths, queries, max(queries, keys), *asked[:4])
+    return out.unflatten(0, (batch, queries)), lse.unflatten(1, (batch, queries))
+
+
 _forward, _forward_with_lse = calls(forward_cuda, _forward_with_lse_cuda, _recorded_with_lse, *operators("attention_padded"))
 register_autocast("attention_padded")
 register_vmap("attention_padded")

@@ -160,10 +160,15 @@ except (AttributeError, RuntimeError, TypeError):
 
 _choices: dict[tuple[Any, ...], bool] = {}
 
+_SCORES_FOR_CUDNN = 1 << 24
+"""From so many scores on, cuDNN's backward saves the GPU more time than it costs the host."""
+
 
 def _is_cudnn_chosen(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> bool:
-    """Whether PyTorch's own attention would be cuDNN's for these tensors, whose backward is the faster one on Hopper. It is aligned top-left,
-    and not deterministic."""
+    """Whether the backward is cuDNN's: if PyTorch's own attention would be, and there is enough to compute. It is aligned top-left, and not
+    deterministic."""
+    if query.numel() * key.shape[-2] < _SCORES_FOR_CUDNN * query.shape[-1]:
+        return False
     if not torch._C._get_cudnn_sdp_enabled() or torch._C._get_deterministic_algorithms():
         return False
     name = (query.shape, key.shape, query.stride(), key.stride(), value.stride(), query.dtype, query.device, is_causal)
@@ -179,10 +184,9 @@ def _is_cudnn_chosen(query: Tensor, key: Tensor, value: Tensor, is_causal: bool)
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: Optional[float]) -> tuple[Tensor, Tensor]:
-    """O and LSE of [batch, heads, sequence, head size], aligned bottom-right. The backward is that of PyTorch's own choice."""
+    """O and LSE of [batch, heads, sequence, head size], aligned bottom-right. LSE may have a last dimension of 1, as cuDNN's."""
     if _is_cudnn_chosen(query, key, value, is_causal):
-        out, lse = _computed(_cudnn(_KEYS, query, key, value, None, True, 0.0, is_causal, False, scale=scale))
-        return out, lse.squeeze(-1)
+        return _computed(_cudnn(_KEYS, query, key, value, None, True, 0.0, is_causal, False, scale=scale))
     if scale is None:
         return _computed(_sdpa(_KEYS, query, key, value, 0.0, is_causal))
     return _computed(_sdpa(_KEYS, query, key, value, 0.0, is_causal, False, scale=scale))

@@ -46,13 +46,17 @@ def operators(name: str) -> tuple[Callable, Callable]:
 
 
 def calls(
-    forward: Callable, with_lse: Callable, recorded_with_lse: Callable, operator: Callable, operator_with_lse: Callable
+    forward: Callable, with_lse: Callable, record: Callable, operator: Callable, operator_with_lse: Callable
 ) -> tuple[Callable, Callable]:
     """Functions that compute what the operators do, without PyTorch's dispatcher where nothing would notice: by kernels that return O
-    and O and LSE, and one that also records the gradient."""
+    and O and LSE, and one that also records the gradient, whose LSE may have a last dimension of 1."""
 
     def recorded(*arguments: Any) -> Tensor:
-        return recorded_with_lse(*arguments)[0]
+        return record(*arguments)[0]
+
+    def recorded_with_lse(*arguments: Any) -> tuple[Tensor, Tensor]:
+        out, lse = record(*arguments)
+        return out, lse if lse.dim() < out.dim() else lse.squeeze(-1)
 
     return by_the_way(forward, recorded, operator), by_the_way(with_lse, recorded_with_lse, operator_with_lse)
 

@@ -50,20 +50,30 @@ class Counts:
         elif found in ("failed", "error"):
             self.failures.append({"test": name, "what": what, "outcome": found, "why": why})
 
-    def collect(self, processes, results):
+    def collect(self, processes, results, end):
+        """Until all processes have ended. Ends those that are in a test at the time `end`, and returns how many."""
         left = len(processes)
         while left:
             try:
                 result = results.get(timeout=5)
             except queue.Empty:
+                if time.monotonic() > end:
+                    for process in processes:
+                        process.kill()
+                    return left
                 if not any(process.is_alive() for process in processes):
                     self.failures.append({"test": None, "what": None, "outcome": "error", "why": f"{left} processes ended early"})
-                    return
+                    return 0
                 continue
             if result is None:
                 left -= 1
             else:
                 self.add(*result)
+        return 0
+
+
+_IN_A_TEST = 30
+"""For how many seconds a test may go on after the time is over."""
 
 
 def run(work, options, name):
@@ -78,7 +88,7 @@ def run(work, options, name):
     processes = [context.Process(target=work, args=(options, number, results)) for number in range(options.processes)]
     for process in processes:
         process.start()
-    counts.collect(processes, results)
+    killed = counts.collect(processes, results, begun + options.seconds + _IN_A_TEST)
     for process in processes:
         process.join(10)
     total = sum(counts.tests.values(), collections.Counter())
@@ -89,6 +99,7 @@ def run(work, options, name):
         "fa512": fa512.__version__,
         "options": vars(options),
         "seconds": round(time.monotonic() - begun, 1),
+        "killed_in_a_test": killed,
         "total": total,
         "refused_for_want_of_a_backward": not_yet,
         "tests": counts.tests,

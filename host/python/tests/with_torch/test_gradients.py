@@ -502,6 +502,28 @@ class Gradients(unittest.TestCase):
         for gradient in torch.autograd.grad(out.float().sum(), rows):
             self.assertTrue(gradient.isfinite().all() and not gradient[:1].any() and not gradient[9:].any())
 
+    def test_what_a_padded_batch_does_not_use_has_no_gradient(self):
+        used = {"seqused_q": torch.tensor([5, 0, 3], dtype=torch.int32), "seqused_k": torch.tensor([2, 4, 6], dtype=torch.int32)}
+        tensors = [torch.randn(3, 6, HEADS, HEAD_DIM, dtype=torch.float16) for _ in range(3)]
+        padding = [torch.arange(6) >= used[name][:, None] for name in ("seqused_q", "seqused_k", "seqused_k")]
+        for tensor, unused in zip(tensors, padding):
+            tensor[unused] = torch.nan
+            tensor.requires_grad_()
+        out = fa512.torch.attention_padded(*tensors, **used)
+        self.assertFalse(out[padding[0]].any())
+        grad = torch.ones_like(out)
+        grad[padding[0]] = torch.nan
+        for gradient, unused in zip(torch.autograd.grad(out, tensors, grad), padding):
+            self.assertTrue(gradient.isfinite().all() and gradient.any() and not gradient[unused].any())
+
+    def test_several_lengths_in_one_backward(self):
+        rows = [torch.randn(12, HEADS, HEAD_DIM, dtype=torch.float16, requires_grad=True) for _ in range(3)]
+        bounds = [torch.tensor(each, dtype=torch.int32) for each in ([1, 5, 9], [3, 6, 8], [1, 5, 9])]
+        outs = [fa512.torch.attention_varlen(*rows, each, 4).float().square().sum() for each in bounds]
+        alone = [torch.autograd.grad(out, rows, retain_graph=True) for out in outs]
+        for found, *parts in zip(torch.autograd.grad(sum(outs), rows), *alone):
+            self.close(found, sum(part.double() for part in parts), 1e-2)
+
 
 class OfOthers(unittest.TestCase):
     """PyTorch's own attention."""
