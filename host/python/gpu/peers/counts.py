@@ -34,6 +34,14 @@ def with_gradient_of_nan(out, inputs):
     return Function.apply(out, *(each for each in inputs if isinstance(each, torch.Tensor) and each.requires_grad))
 
 
+def take_gpu(number):
+    """Has process `number` compute on its GPU, if there is one."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.set_device(number % torch.cuda.device_count())
+
+
 class Counts:
     """What came of tests."""
 

@@ -23,7 +23,7 @@ import traceback
 import types
 import unittest.mock
 
-from counts import NO_GRADIENT, reason_of, run, with_gradient_of_nan
+from counts import NO_GRADIENT, reason_of, run, take_gpu, with_gradient_of_nan
 
 MAXIMUM_HEAD_DIM = 128
 # Of a parameter's values, those that are drawn.
@@ -181,6 +181,7 @@ def work(options, number, results):
     """Draws tests until this process's share of sets is run, or the time is over."""
     if options.dry_run:
         run_on_the_cpu()
+    take_gpu(number)
     peer = Peer(options.folder, options.lenient)
     tests = list(peer.tests({**DRAWN, **SMALL} if options.dry_run else DRAWN, options.only))
     draw, end, left = random.Random(options.seed + number), time.monotonic() + options.seconds, -(-options.sets // options.processes)

@@ -23,7 +23,7 @@ import traceback
 import types
 import unittest
 
-from counts import NO_GRADIENT, reason_of, run, with_gradient_of_nan
+from counts import NO_GRADIENT, reason_of, run, take_gpu, with_gradient_of_nan
 
 # Tests of PyTorch's choice among its kernels and of its errors, those without a kernel for a GPU, and those with dropout.
 LEFT_OUT = re.compile(
@@ -180,6 +180,7 @@ def work(options, number, results):
     try:
         if options.dry_run:
             run_on_the_cpu()
+        take_gpu(number)
         replaced = Replaced()
         tests = list(tests_of(options.tests)) if options.tests else []
         random.Random(options.seed).shuffle(tests)
