@@ -25,7 +25,7 @@ pub trait Kernel: Copy + 'static {
     const RESCALE_THRESHOLD: u32;
     /// Whether kernels for sm_90a guess the shift of a row from its first scores. Not where it may not attend to those, where scores are
     /// changed, and at 96 columns, where it costs more than it gains (docs/results/ladder.md).
-    #[cfg(feature = "sm_90a")]
+    #[cfg(any(feature = "sm_90a", not(target_arch = "nvptx64")))]
     const GUESSES_SHIFTS: bool = Self::RESCALE_THRESHOLD > 0
         && !Self::Mask::HAS_BEGIN
         && !Self::ScoreMod::MODIFIES
