@@ -123,7 +123,7 @@ pub const RULES: &[Rule] = &[
         bottleneck: "shared memory is accessed several times over for one instruction",
         experiment: "`fa512 run --device sim` counts the conflicts of each kernel exactly: where it counts none, warps \
                      collide by chance; else take addresses from a swizzled `SharedTile`",
-        source: "CUDA C++ Best Practices Guide, \"Shared Memory and Memory Banks\"; docs/kernel.md, \"Shared memory\"",
+        source: "CUDA C++ Best Practices Guide, \"Shared Memory and Memory Banks\"; docs/cookbook/shared-memory.md",
     },
     Rule {
         name: "tensor-bound",
