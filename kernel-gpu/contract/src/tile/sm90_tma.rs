@@ -4,9 +4,10 @@ use super::block::{
     Block, accumulator_registers, allocated, check_columns, check_sequence, minimum, row_bytes, threads, tile_bytes,
 };
 use super::{BiasTiles, Epilogue, Grid, Overlap, RESCALE_ON_OVERFLOW, Rejection};
-use crate::architecture::{ArchitectureLimits, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
+use crate::architecture::{ArchitectureLimits, MOST_GENEROUS, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
 use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS};
 use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
+use crate::tensor_map::panel_columns;
 
 /// Bytes of a row's statistics: its shift and its sum, f32 each.
 pub const ROW_STATISTICS_BYTES: u32 = 8;
@@ -193,15 +194,22 @@ impl Sm90Tma {
         accumulator_registers(self.columns, Self::BLOCK_N / MMA_K, 1, score_tiles)
     }
 
-    /// Whether row sums are products of P with ones, beside those with V: for tiles of one panel, unless the softmax overlaps with
-    /// them, or a bias takes the ones' place.
+    /// Whether row sums are products of P with ones, beside those with V: unless the softmax overlaps with them, a bias takes the ones'
+    /// place, or shared memory is full.
     pub const fn sums_by_product(self) -> bool {
-        self.columns <= TENSOR_MAP_COLUMNS && !self.overlaps_own_products() && self.bias_bytes() == 0
+        let with_ones = self.block_with(self.behind_items().saturating_add(self.ones()));
+        let has_room = matches!(with_ones.check_shared_memory(MOST_GENEROUS), Ok(()));
+        has_room && !self.overlaps_own_products() && self.bias_bytes() == 0
     }
 
-    /// Bytes of these ones: as many rows as a product is deep, as wide as rows of V, since one descriptor covers both.
+    /// Bytes of these ones, if there are any.
     pub const fn ones_bytes(self) -> u32 {
-        if self.sums_by_product() { MMA_K * row_bytes(self.columns) } else { 0 }
+        if self.sums_by_product() { self.ones() } else { 0 }
+    }
+
+    /// As many rows as a product is deep, as wide as those of a panel of V, since one descriptor may cover both.
+    const fn ones(self) -> u32 {
+        MMA_K * row_bytes(panel_columns(self.columns))
     }
 
     /// Bytes of the tiles of a bias, each with an element for every score of a warpgroup's step.
@@ -268,14 +276,18 @@ impl Sm90Tma {
     }
 
     pub(super) const fn block(self) -> Block {
-        Block { threads: self.threads(), shared_bytes: self.shared_bytes(), min_blocks: self.min_blocks }
+        self.block_with(self.shared_bytes())
+    }
+
+    const fn block_with(self, shared_bytes: u32) -> Block {
+        Block { threads: self.threads(), shared_bytes, min_blocks: self.min_blocks }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::architecture::{MOST_GENEROUS, REGISTERS_PER_MULTIPROCESSOR};
+    use crate::architecture::REGISTERS_PER_MULTIPROCESSOR;
     use crate::config::WARP_SIZE;
 
     /// Four warpgroups that go through a whole head in two passes.

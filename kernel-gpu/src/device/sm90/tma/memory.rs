@@ -11,11 +11,17 @@ use core::marker::PhantomData;
 use super::kernel::{ROWS, TmaKernel};
 use super::rows::Rows;
 use crate::device::attention::ROWS_PER_LANE;
+use crate::device::attention::head_dim::HeadDim;
+use crate::device::attention::kernel::Kernel;
 use crate::device::codegen::shared;
 use crate::device::ptx::element::Element;
 use crate::device::ptx::{mbarrier, memory, proxy};
-use contract::config::{WARP_SIZE, WARPGROUP_WARPS};
+use crate::shared_tile::SharedTile;
+use contract::config::{MMA_K, WARP_SIZE, WARPGROUP_WARPS};
 use contract::tile::sm90_tma::{ITEM_BYTES, ITEMS_AHEAD, ROW_STATISTICS_BYTES, STRIP_TILE_BYTES};
+
+/// The ones that sum P: as many rows as a product is deep, as wide as those of a panel of V.
+pub type Ones<K> = SharedTile<<K as Kernel>::Element, MMA_K, <<K as Kernel>::HeadDim as HeadDim>::Panel>;
 
 /// The block's dynamic shared memory.
 #[derive(Clone, Copy)]
@@ -74,7 +80,7 @@ impl<K: TmaKernel> Memory<K> {
         Rows::<K>::at(self.base + Self::STAGES_BEGIN + stage * Self::STAGE_BYTES + Rows::<K>::BYTES)
     }
 
-    /// Address of the ones that sum P: eight more columns of any V, as a panel of their own.
+    /// Address of the [ones](Ones) that sum P: eight more columns of any V, as a panel of their own.
     #[inline(always)]
     pub fn ones(self) -> u32 {
         self.base + Self::ONES

@@ -1,7 +1,7 @@
 //! Softmax with few row maxima, whose row sums are products.
 //!
 //! As in [`crate::device::sm90::softmax`], a strip begins with guessed shifts or 0, a step keeps the current shift, and the row max is
-//! computed only if that was not sound. But l is the product of P with eight more columns of V, all ones
+//! computed only if that was not sound, or in the first step of a strip under a mask with a begin. But l is the product of P with eight more columns of V, all ones
 //! ([`Memory::ones`](super::memory::Memory::ones)). So it is the sum of the same rounded p as O, and needs no additions and no exchange
 //! between lanes. Whether the shift was sound is decided from the largest p:
 //!
@@ -11,6 +11,7 @@
 use core::marker::PhantomData;
 
 use super::kernel::{K_STEPS, N_TILES, TmaKernel};
+use crate::device::attention::mask::Mask;
 use crate::device::attention::softmax::{across_quad, finite_or_zero, probability, row_maximum};
 use crate::device::attention::{ROWS_PER_LANE, Scores, pack_probabilities};
 use crate::device::ptx::element::Element;
@@ -38,6 +39,11 @@ impl<K: TmaKernel> Shifts<K> {
         RESCALE_ON_OVERFLOW => pair_of_powers::<K::Element>(K::Element::LARGEST_EXPONENT as i32),
         threshold => pair_of_powers::<K::Element>(threshold as i32),
     };
+    /// Whether a strip begins under its row maxima: where a row may not attend to the first keys, so that none are guessed. The p of the
+    /// largest score is a power of two then, and LSE of a row with a single key is exact, whose gradient depends on that.
+    const BEGINS_UNDER_MAXIMA: bool = K::Mask::HAS_BEGIN;
+    /// Whether it begins under the shift 0, and the first step must show that this was sound.
+    const BEGINS_UNDER_ZERO: bool = !K::GUESSES_SHIFTS && !Self::BEGINS_UNDER_MAXIMA;
     /// A pair of the smallest p that a row must have one above.
     const SMALLEST: u32 = pair_of_powers::<K::Element>(-(K::Element::SMALLEST_EXPONENT as i32));
 
@@ -69,11 +75,11 @@ impl<K: TmaKernel> Shifts<K> {
     ) -> Probabilities<K_STEPS> {
         // SAFETY: the caller has the warp together.
         unsafe {
-            if K::RESCALE_THRESHOLD > 0 {
+            if K::RESCALE_THRESHOLD > 0 && !(Self::BEGINS_UNDER_MAXIMA && first) {
                 let (probabilities, largest) = under_shift::<K::Element>(&scores[0], self.minus_shift, scale_log2);
                 // All columns of a lane may be masked, but not all of the row.
                 if vote::all(Self::are_sound(largest, first))
-                    || !K::GUESSES_SHIFTS && vote::all(Self::are_sound(of_rows::<K::Element>(largest), first))
+                    || Self::BEGINS_UNDER_ZERO && vote::all(Self::are_sound(of_rows::<K::Element>(largest), first))
                 {
                     return probabilities;
                 }
@@ -106,7 +112,10 @@ impl<K: TmaKernel> Shifts<K> {
                 scores[0][n][2 * r] = probability(left, scale_log2, shift);
                 scores[0][n][2 * r + 1] = probability(right, scale_log2, shift);
             });
-            rescale(r, math::exp2(previous - shift));
+            // Nothing was added before.
+            if !(Self::BEGINS_UNDER_MAXIMA && first) {
+                rescale(r, math::exp2(previous - shift));
+            }
             self.minus_shift[r] = -self.shift[r];
         });
     }
@@ -116,7 +125,7 @@ impl<K: TmaKernel> Shifts<K> {
     fn are_sound([upper, lower]: [u32; ROWS_PER_LANE], first: bool) -> bool {
         let none_is_too_large = K::Element::larger(K::Element::larger(upper, lower), Self::LARGEST) == Self::LARGEST;
         let is_above = |row| K::Element::larger(row, Self::SMALLEST) != Self::SMALLEST;
-        none_is_too_large & (K::GUESSES_SHIFTS || !first | (is_above(upper) & is_above(lower)))
+        none_is_too_large & (!Self::BEGINS_UNDER_ZERO || !first | (is_above(upper) & is_above(lower)))
     }
 }
 

@@ -5,7 +5,7 @@ use super::copies::StripCopy;
 use super::epilogue::Normalisers;
 use super::kernel::{K_STEPS, KEYS, N_TILES, ROWS};
 use super::mapped::Mapped;
-use super::memory::Memory;
+use super::memory::{Memory, Ones};
 use super::order::{Order, OrderedKernel, Step};
 use super::shifts::Shifts;
 use super::turns::Turns;
@@ -20,7 +20,7 @@ use crate::device::attention::softmax::{
 };
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE, Scores};
 use crate::device::ptx::mma::FragmentC;
-use crate::device::ptx::wgmma::{self, Accumulators, Registers};
+use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, NMajor, Registers};
 use crate::device::sm90::products::{self, Probabilities};
 use crate::device::sm90::softmax::{StepKind, StripSoftmax};
 use crate::device::{hidden, unrolled};
@@ -186,12 +186,17 @@ impl<K: OrderedKernel> Strip<K> {
             unrolled!(at most 4; for k in K_STEPS => {
                 // At the beginning of a strip, O still holds the previous one's values.
                 let accumulate = k != 0 || !step.is_first();
-                if K::SUMS_BY_PRODUCT {
+                let p = self.probabilities[k];
+                if K::SUMS_BY_PRODUCT && K::HeadDim::PANELS == 1 {
                     let values = values.with_panel(Memory::<K>::new().ones()).step(k);
-                    let p = self.probabilities[k];
                     self.output.multiply_fragment_and::<K::Element, _>(&mut self.sums[0], p, values, accumulate);
                 } else {
-                    self.output.multiply_fragment::<K::Element, _>(self.probabilities[k], values.step(k), accumulate);
+                    self.output.multiply_fragment::<K::Element, _>(p, values.step(k), accumulate);
+                    if K::SUMS_BY_PRODUCT {
+                        // A descriptor has one distance for all panels, so these need a product of their own.
+                        let ones = Descriptor::<NMajor, Ones<K>>::new(Memory::<K>::new().ones());
+                        self.sums.multiply_fragment::<K::Element, _>(p, ones, accumulate);
+                    }
                 }
             });
         }
