@@ -1,11 +1,12 @@
 //! The kernels of [`contract::probe`].
 
+use crate::device::attention::head_dim::Fragments;
 use crate::device::codegen::kernel;
 use crate::device::codegen::thread::{block_idx_x, thread_idx_x};
 use crate::device::ptx::memory;
 #[cfg(feature = "sm_80")]
 use crate::device::ptx::mma;
-#[cfg(feature = "sm_80")]
+use crate::device::ptx::mma::FragmentC;
 use crate::device::unrolled;
 use crate::shared_tile::F16;
 #[cfg(feature = "sm_80")]
@@ -25,11 +26,9 @@ fn operand(index: u32) -> u32 {
 #[inline(always)]
 unsafe fn keep<const N: usize>(sink: u64, accumulators: &[[f32; 4]; N]) {
     let mut sum = 0.0;
-    for fragment in accumulators {
-        for value in fragment {
-            sum += value;
-        }
-    }
+    unrolled!(at most 16; for n in N => {
+        unrolled!(at most 4; for i in 4 => { sum += accumulators[n][i] });
+    });
     let thread = block_idx_x() as u64 * THREADS as u64 + thread_idx_x() as u64;
     // SAFETY: only this thread writes the word, which the caller vouches for.
     unsafe { memory::store_global_f32(sink + thread * 4, sum) };
@@ -41,7 +40,7 @@ kernel! {
         let lane = thread_idx_x() % WARP_SIZE;
         let a = [operand(lane), operand(lane + 1), operand(lane + 2), operand(lane + 3)];
         let b = [operand(lane + 4), operand(lane + 5)];
-        let mut accumulators = [[0.0; 4]; contract::probe::MMA_CHAINS];
+        let mut accumulators = <[FragmentC; contract::probe::MMA_CHAINS]>::zeros();
         let mut iteration = 0;
         while iteration < args.iterations {
             unrolled!(at most 8; for chain in contract::probe::MMA_CHAINS => {
@@ -78,7 +77,7 @@ kernel! {
         type Operand<const ROWS: u32> = SharedTile<F16, ROWS, Row<WGMMA_DEPTH, Swizzle128>>;
         let a = Descriptor::<KMajor, Operand<WGMMA_M>>::new(shared);
         let b = Descriptor::<KMajor, Operand<WGMMA_N>>::new(shared + WGMMA_M * 2 * WGMMA_DEPTH);
-        let mut accumulators = [[0.0f32; 4]; WGMMA_N as usize / 8];
+        let mut accumulators = <[FragmentC; WGMMA_N as usize / 8]>::zeros();
         let mut iteration = 0;
         while iteration < args.iterations {
             accumulators.pin();

@@ -58,7 +58,6 @@ pub trait Fragments: Copy {
     type Fragment: Copy;
 
     /// Zero fragments.
-    // Not a constant: the compiler would copy it from memory.
     fn zeros() -> Self;
 
     /// The fragments.
@@ -69,13 +68,15 @@ pub trait Fragments: Copy {
 }
 
 macro_rules! fragments {
-    ($($fragment:ty = $zero:expr;)*) => {$(
+    ($($fragment:ty;)*) => {$(
         impl<const COUNT: usize> Fragments for [$fragment; COUNT] {
             type Fragment = $fragment;
 
+            // Not `[zero; COUNT]`, which is a loop, nor a constant, which would be copied from memory.
             #[inline(always)]
             fn zeros() -> Self {
-                [$zero; COUNT]
+                // SAFETY: numbers whose bits are all zero are 0.
+                unsafe { core::mem::zeroed() }
             }
 
             #[inline(always)]
@@ -92,6 +93,6 @@ macro_rules! fragments {
 }
 
 fragments! {
-    FragmentA = [0; 4];
-    FragmentC = [0.0; 4];
+    FragmentA;
+    FragmentC;
 }
