@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::lines::{entry_of_line, instruction, location, source_file};
+use crate::lines::{entry_of_line, instruction, location, source, source_files};
 
 /// Opcode prefixes of collective instructions (PTX ISA, "Instruction Set").
 const COLLECTIVES: [&str; 22] = [
@@ -72,12 +72,12 @@ pub type Places = BTreeMap<String, Vec<String>>;
 
 /// The collectives of every entry of a PTX module.
 pub fn collectives(ptx: &str) -> BTreeMap<String, Places> {
-    let files: BTreeMap<_, _> = ptx.lines().filter_map(source_file).collect();
+    let files = source_files(ptx);
     let mut entries: BTreeMap<String, Places> = BTreeMap::new();
     let (mut entry, mut place) = (None, String::new());
     for line in ptx.lines() {
         if let Some(operands) = location(line) {
-            place = source(operands, &files);
+            place = source(operands, &files).unwrap_or_else(|| "an unknown place".into());
             continue;
         }
         let code = line.split("//").next().unwrap_or_default();
@@ -94,20 +94,8 @@ pub fn collectives(ptx: &str) -> BTreeMap<String, Places> {
 }
 
 /// The collective of which `opcode` is an instance.
-fn collective(opcode: &str) -> Option<&'static str> {
+pub(crate) fn collective(opcode: &str) -> Option<&'static str> {
     let begins =
         |begin: &&str| opcode.strip_prefix(*begin).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     COLLECTIVES.into_iter().find(begins)
-}
-
-/// File and line of a `.loc`, and those of the caller into which it was inlined.
-fn source(operands: &str, files: &BTreeMap<&str, &str>) -> String {
-    let place = |operands: &str| {
-        let mut operands = operands.split_whitespace();
-        let file = files.get(operands.next()?)?;
-        Some(format!("{file}:{}", operands.next()?))
-    };
-    let caller = operands.split_once("inlined_at").and_then(|(_, caller)| place(caller));
-    let caller = caller.map(|caller| format!(", called in {caller}")).unwrap_or_default();
-    place(operands).map_or_else(|| "an unknown place".into(), |place| place + &caller)
 }

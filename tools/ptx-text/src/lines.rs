@@ -48,9 +48,28 @@ pub fn location(line: &str) -> Option<&str> {
 }
 
 /// The file table: number to path.
-pub fn source_files(ptx: &str) -> BTreeMap<String, String> {
-    let files = ptx.lines().filter_map(source_file);
-    files.map(|(number, path)| (number.to_owned(), path.to_owned())).collect()
+pub type Files<'a> = BTreeMap<&'a str, &'a str>;
+
+/// The file table of a module.
+pub fn source_files(ptx: &str) -> Files<'_> {
+    ptx.lines().filter_map(source_file).collect()
+}
+
+/// File and line that the operands of a `.loc` name, and those of the caller into which it was inlined.
+pub fn source(operands: &str, files: &Files<'_>) -> Option<String> {
+    let place = |operands: &str| {
+        let mut operands = operands.split_whitespace();
+        let file = files.get(operands.next()?)?;
+        Some(format!("{file}:{}", operands.next()?))
+    };
+    let caller = operands.split_once(INLINED_AT.trim()).and_then(|(_, caller)| place(caller));
+    let caller = caller.map(|caller| format!(", called in {caller}")).unwrap_or_default();
+    Some(place(operands)? + &caller)
+}
+
+/// Whether the operands of a `.loc` name a line: 0 is none.
+pub fn has_line(operands: &str) -> bool {
+    operands.split_whitespace().nth(1).is_some_and(|line| line != "0")
 }
 
 /// Number and path that a `.file` directive names.

@@ -14,7 +14,9 @@ use contract::probe::PROBES;
 use contract::tile::Configuration;
 use contract::variants::Variant;
 
-use crate::lines::{callee, directive, entry_of_line, instruction, location, source_files, words};
+use crate::lines::{
+    Files, callee, directive, entry_of_line, has_line, instruction, location, source, source_files, words,
+};
 pub use refusal::{Location, Refusal, list};
 
 /// PTX that is ready to be shipped.
@@ -76,7 +78,7 @@ fn scan<'a>(
     bounds: &BTreeMap<&str, LaunchBounds>,
     scan: Scan<'a>,
 ) -> Result<Postprocessed, Vec<Refusal>> {
-    let mut scan = Scan { source_files: source_files(ptx), ..scan };
+    let mut scan = Scan { files: source_files(ptx), ..scan };
     for (index, line) in ptx.lines().enumerate() {
         scan.line(index + 1, line, bounds);
     }
@@ -122,9 +124,9 @@ struct Scan<'a> {
     within: Within,
     /// Number of open braces.
     depth: usize,
-    /// The operands of the last `.loc`.
+    /// The operands of the last `.loc` that names a line.
     loc: Option<&'a str>,
-    source_files: BTreeMap<String, String>,
+    files: Files<'a>,
     entries: BTreeSet<String>,
     waiting: BTreeSet<String>,
     /// Those that read the block's index in y.
@@ -141,7 +143,9 @@ impl<'a> Scan<'a> {
         if let Within::Entry { body: true, .. } = self.within
             && let Some(operands) = location(line)
         {
-            self.loc = Some(operands);
+            if has_line(operands) {
+                self.loc = Some(operands);
+            }
             self.keep(line);
             return;
         }
@@ -199,7 +203,8 @@ impl<'a> Scan<'a> {
         if code.contains(BLOCK_IN_Y) {
             self.in_parts.insert(entry.clone());
         }
-        let place = || Location { entry: entry.clone(), line: number, source: self.source() };
+        let source = || self.loc.and_then(|operands| source(operands, &self.files));
+        let place = || Location { entry: entry.clone(), line: number, source: source() };
         let refusals = code.split([';', '{', '}']).filter_map(|statement| {
             let (opcode, operands) = instruction(statement)?;
             let mut modifiers = opcode.split('.');
@@ -211,13 +216,6 @@ impl<'a> Scan<'a> {
         });
         let refusals: Vec<Refusal> = refusals.collect();
         self.refusals.extend(refusals);
-    }
-
-    /// File and line of the source that the current line comes from.
-    fn source(&self) -> Option<String> {
-        let mut operands = self.loc?.split_whitespace();
-        let file = self.source_files.get(operands.next()?)?;
-        Some(format!("{file}:{}", operands.next()?))
     }
 
     /// Whether a line is left out: functions, which no accepted entry calls; unwanted entries; and empty debug sections, which
@@ -266,7 +264,7 @@ fn is_probe(name: &str) -> bool {
 mod tests {
     use contract::variants::{VARIANTS, Variant};
 
-    use super::{Location, Refusal, postprocess};
+    use super::{Location, Refusal, list, postprocess};
 
     /// A module whose only entry, that of the first variant, has this body.
     fn module(body: &str) -> String {
@@ -379,6 +377,35 @@ mod tests {
         ] {
             assert_eq!(refusals(&module(body)), [Refusal::LocalMemory(at(BODY, None))], "{body}");
         }
+    }
+
+    #[test]
+    fn the_place_is_the_last_line_that_is_named_and_its_caller() {
+        let inlined = "\t.loc\t1 59 13\n\t.loc\t1 14 9, function_name $L__name, inlined_at 1 59 13\n";
+        let body = format!("{inlined}\t.loc\t1 0 9\n\tst.local.b32 \t[%rd1], 0;\n");
+        let source = "kernel-gpu/src/geometry.rs:14, called in kernel-gpu/src/geometry.rs:59";
+        assert_eq!(refusals(&module(&body)), [Refusal::LocalMemory(at(BODY + 3, Some(source)))]);
+    }
+
+    #[test]
+    fn instructions_from_one_line_are_listed_once() {
+        let refusal = |entry: &str, line, source: &str| {
+            Refusal::LocalMemory(Location { entry: entry.into(), line, source: Some(source.into()) })
+        };
+        let refusals = [
+            refusal("one", 17, "a.rs:1"),
+            refusal("one", 18, "a.rs:1"),
+            refusal("one", 19, "b.rs:1"),
+            refusal("two", 30, "a.rs:1"),
+            refusal("three", 40, "a.rs:1"),
+            Refusal::MissingEntry("four".into()),
+        ];
+        assert_eq!(
+            list(&refusals),
+            "\n  entry one, PTX line 17 (from a.rs:1): uses local memory, and so do 2 other entries\
+             \n  entry one, PTX line 19 (from b.rs:1): uses local memory\
+             \n  entry four is in the variant list but not in the PTX"
+        );
     }
 
     #[test]
