@@ -64,6 +64,8 @@ enum Task {
     PythonTest(python_test::Arguments),
     CandleTest(candle_test::Arguments),
     Toolchain(toolchain::Arguments),
+    #[command(subcommand)]
+    RustCuda(commands::rust_cuda::Arguments),
     Doctor(doctor::Arguments),
 }
 
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
     let done = match task {
         Task::Run(arguments) => arguments.run(&environment, &workspace),
         Task::Test(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::RustCuda(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Ci(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Baselines(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Cubek(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),

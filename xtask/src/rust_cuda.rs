@@ -1,7 +1,7 @@
 //! Finds a Rust-CUDA installation: the pieces that its guide builds and installs.
 //!
 //! Rust-CUDA is a code generation backend for one nightly rustc: a shared library around LLVM 7, which hands its code to
-//! libNVVM. Nothing of it is provisioned here.
+//! libNVVM. A piece that neither an option nor a variable names is looked for in [`Folder`].
 
 use std::ffi::OsString;
 use std::fmt;
@@ -27,7 +27,46 @@ pub const LIBNVVM_VARIABLE: &str = "FA512_LIBNVVM";
 /// File name of the backend.
 const BACKEND: &str = "librustc_codegen_nvvm.so";
 /// File name of libNVVM, as the backend asks the dynamic linker for it.
-const LIBNVVM: &str = "libnvvm.so.4";
+pub const LIBNVVM: &str = "libnvvm.so.4";
+
+/// The compiler that the backend is for, where there is no checkout that names another.
+const CHANNEL: &str = "nightly-2026-04-02";
+
+/// The folder of an installation among the workspace's tools.
+#[derive(Clone, Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// That of the workspace.
+    pub fn of(workspace: &Workspace) -> Self {
+        Self(workspace.toolchain().join("rust-cuda"))
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The compiler that the backend is for.
+    pub fn channel(&self) -> String {
+        channel(&self.checkout()).unwrap_or_else(|| CHANNEL.into())
+    }
+
+    /// The checkout of the repository.
+    fn checkout(&self) -> PathBuf {
+        self.0.join("rust-cuda")
+    }
+
+    /// rustup's home with the compiler. It is not the user's: a nightly with `rust-src` there would become the device compiler.
+    pub fn rustup(&self) -> PathBuf {
+        self.0.join("rustup")
+    }
+
+    /// CUDA, as in `/usr/local/cuda`.
+    pub fn cuda(&self) -> PathBuf {
+        self.0.join("cuda")
+    }
+}
 
 /// A checkout of Rust-CUDA's repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,16 +179,22 @@ impl fmt::Display for NotInstalled {
 impl std::error::Error for NotInstalled {}
 
 /// Looks for every piece. `checkout` names the repository, else [`CHECKOUT_VARIABLE`] does.
-pub fn examine(environment: &Environment, checkout: Option<&Path>) -> Examination {
-    let checkout = find_checkout(environment, checkout);
+pub fn examine(environment: &Environment, workspace: &Workspace, checkout: Option<&Path>) -> Examination {
+    let tools = Folder::of(workspace);
+    let checkout = find_checkout(environment, &tools, checkout);
     let folder = checkout.as_ref().ok().map(|checkout| checkout.folder.as_path());
-    let rustc = find_rustc(environment, folder);
+    let rustc = find_rustc(environment, &tools, folder);
     let backend = find_backend(environment, folder, rustc.as_ref().ok());
-    let libnvvm = find_libnvvm(environment);
+    let libnvvm = find_libnvvm(environment, &tools);
     Examination { checkout, rustc, backend, libnvvm }
 }
 
 impl Examination {
+    /// Whether the pieces that come as packages are there.
+    pub fn has_packages(&self) -> bool {
+        self.rustc.is_ok() && self.libnvvm.is_ok()
+    }
+
     /// The installation, if all pieces are present.
     pub fn installation(self) -> Result<Installation, NotInstalled> {
         match self {
@@ -179,9 +224,13 @@ impl Examination {
     }
 }
 
-fn find_checkout(environment: &Environment, named: Option<&Path>) -> Piece<Checkout> {
+fn find_checkout(environment: &Environment, tools: &Folder, named: Option<&Path>) -> Piece<Checkout> {
     let named = named.map(Path::to_owned).or_else(|| environment.path(CHECKOUT_VARIABLE));
-    let folder = named.ok_or_else(|| format!("neither --rust-cuda nor {CHECKOUT_VARIABLE} names one"))?;
+    let of_tools = || Some(tools.checkout()).filter(|folder| folder.is_dir());
+    let folder = named.or_else(of_tools).ok_or_else(|| {
+        let place = tools.checkout();
+        format!("neither --rust-cuda nor {CHECKOUT_VARIABLE} names one, and there is no {}", place.display())
+    })?;
     let folder = std::path::absolute(&folder).unwrap_or(folder);
     let commit = Workspace::new(folder.clone()).git_commit();
     let checkout = Checkout { folder, commit };
@@ -192,36 +241,41 @@ fn find_checkout(environment: &Environment, named: Option<&Path>) -> Piece<Check
     Ok(checkout)
 }
 
-fn find_rustc(environment: &Environment, checkout: Option<&Path>) -> Piece<Rustc> {
+fn find_rustc(environment: &Environment, tools: &Folder, checkout: Option<&Path>) -> Piece<Rustc> {
     let path = match environment.path(RUSTC_VARIABLE) {
         Some(path) => std::path::absolute(&path).unwrap_or(path),
-        None => rustup_rustc(environment, checkout)?,
+        None => rustup_rustc(environment, tools, checkout)?,
     };
     probe_rustc(&path).map_err(|error| format!("{} is not usable: {}", path.display(), one_line(&error)))
 }
 
-/// rustc of the toolchain that the checkout's `rust-toolchain.toml` names.
-fn rustup_rustc(environment: &Environment, checkout: Option<&Path>) -> Piece<PathBuf> {
+/// rustc of the toolchain that the checkout's `rust-toolchain.toml` names, in the tools' rustup or the user's.
+fn rustup_rustc(environment: &Environment, tools: &Folder, checkout: Option<&Path>) -> Piece<PathBuf> {
     let help = format!("{RUSTC_VARIABLE} would name one");
-    let checkout = checkout.ok_or_else(|| format!("no checkout says which; {help}"))?;
-    let file = checkout.join("rust-toolchain.toml");
-    let text = fs::read_to_string(&file).unwrap_or_default();
-    let channel = text
-        .parse::<toml::Table>()
-        .ok()
-        .and_then(|table| Some(table.get("toolchain")?.get("channel")?.as_str()?.to_owned()));
-    let channel = channel.ok_or_else(|| format!("{} names no channel; {help}", file.display()))?;
-    let home = environment.path("RUSTUP_HOME").or_else(|| Some(environment.home()?.join(".rustup")));
-    let toolchains = home.map(|home| home.join("toolchains")).unwrap_or_default();
-    let mut installed: Vec<PathBuf> =
-        fs::read_dir(&toolchains).into_iter().flatten().flatten().map(|one| one.path()).collect();
-    installed.sort();
-    let has_channel =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&channel));
-    match installed.into_iter().find(has_channel) {
-        Some(toolchain) => Ok(toolchain.join("bin/rustc")),
-        None => Err(format!("rustup has no toolchain {channel} in {}; {help}", toolchains.display())),
-    }
+    let of_checkout = |checkout: &Path| {
+        let file = checkout.join("rust-toolchain.toml");
+        channel(checkout).ok_or_else(|| format!("{} names no channel; {help}", file.display()))
+    };
+    let channel = checkout.map_or(Ok(CHANNEL.into()), of_checkout)?;
+    let of_user = environment.path("RUSTUP_HOME").or_else(|| Some(environment.home()?.join(".rustup")));
+    let homes: Vec<PathBuf> = [Some(tools.rustup()), of_user].into_iter().flatten().collect();
+    let toolchain = homes.iter().find_map(|home| toolchain(&home.join("toolchains"), &channel));
+    toolchain.map(|toolchain| toolchain.join("bin/rustc")).ok_or_else(|| {
+        let homes: Vec<String> = homes.iter().map(|home| home.display().to_string()).collect();
+        format!("rustup has no toolchain {channel} in {}; {help}", homes.join(" or "))
+    })
+}
+
+/// The toolchain that a checkout's `rust-toolchain.toml` names.
+fn channel(checkout: &Path) -> Option<String> {
+    let table: toml::Table = fs::read_to_string(checkout.join("rust-toolchain.toml")).ok()?.parse().ok()?;
+    Some(table.get("toolchain")?.get("channel")?.as_str()?.to_owned())
+}
+
+/// The toolchain of `channel` among `toolchains`.
+fn toolchain(toolchains: &Path, channel: &str) -> Option<PathBuf> {
+    let installed = fs::read_dir(toolchains).into_iter().flatten().flatten().map(|one| one.path());
+    installed.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(channel))).min()
 }
 
 fn probe_rustc(path: &Path) -> Result<Rustc> {
@@ -270,10 +324,14 @@ fn find_backend(environment: &Environment, checkout: Option<&Path>, rustc: Optio
     Ok(path)
 }
 
-/// libNVVM in the folder that [`LIBNVVM_VARIABLE`] names, else of a CUDA installation.
-fn find_libnvvm(environment: &Environment) -> Piece<LibNvvm> {
-    let installations =
-        [environment.path("CUDA_HOME"), environment.path("CUDA_PATH"), Some(environment.system("/usr/local/cuda"))];
+/// libNVVM in the folder that [`LIBNVVM_VARIABLE`] names, else of the tools' CUDA or another installation.
+fn find_libnvvm(environment: &Environment, tools: &Folder) -> Piece<LibNvvm> {
+    let installations = [
+        Some(tools.cuda()),
+        environment.path("CUDA_HOME"),
+        environment.path("CUDA_PATH"),
+        Some(environment.system("/usr/local/cuda")),
+    ];
     let folders: Vec<PathBuf> = match environment.path(LIBNVVM_VARIABLE) {
         Some(folder) => vec![std::path::absolute(&folder).unwrap_or(folder)],
         None => installations.into_iter().flatten().map(|cuda| cuda.join("nvvm/lib64")).collect(),

@@ -2,12 +2,17 @@
 
 use std::process::{Command, Output};
 
+use tempfile::TempDir;
+
 /// The variables that name pieces of an installation.
 const VARIABLES: [&str; 6] =
     ["FA512_RUST_CUDA", "FA512_RUST_CUDA_BACKEND", "FA512_RUST_CUDA_RUSTC", "FA512_LIBNVVM", "CUDA_HOME", "CUDA_PATH"];
 
+/// Calls it in an empty workspace: that of the tests may have an installation among its tools.
 fn xtask(arguments: &[&str]) -> Output {
+    let workspace = TempDir::new().unwrap();
     let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    xtask.env("CARGO_MANIFEST_DIR", workspace.path().join("xtask"));
     for name in VARIABLES {
         xtask.env_remove(name);
     }

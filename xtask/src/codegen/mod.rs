@@ -138,7 +138,7 @@ pub struct Choice {
     /// Code generator that writes the PTX; rust-cuda writes to a separate folder, target/ptx-rust-cuda
     #[arg(long, value_enum, value_name = "NAME", default_value_t)]
     codegen: Name,
-    /// Checkout of Rust-CUDA's repository, for --codegen rust-cuda [default: FA512_RUST_CUDA]
+    /// Checkout of Rust-CUDA's repository, for --codegen rust-cuda [default: FA512_RUST_CUDA, else .toolchain/rust-cuda/rust-cuda]
     #[arg(long, value_name = "DIR")]
     rust_cuda: Option<PathBuf>,
 }
@@ -163,10 +163,12 @@ impl Choice {
     }
 
     /// [`NotInstalled`] where [`Self::open`] would say so.
-    pub fn require(&self, environment: &Environment) -> Result<()> {
+    pub fn require(&self, environment: &Environment, workspace: &Workspace) -> Result<()> {
         match self.codegen {
             Name::Rustc => Ok(()),
-            Name::RustCuda => Ok(examine(environment, self.rust_cuda.as_deref()).installation().map(drop)?),
+            Name::RustCuda => {
+                Ok(examine(environment, workspace, self.rust_cuda.as_deref()).installation().map(drop)?)
+            }
         }
     }
 
@@ -175,7 +177,7 @@ impl Choice {
         match self.codegen {
             Name::Rustc => choose(environment, workspace),
             Name::RustCuda => {
-                let installation = examine(environment, self.rust_cuda.as_deref()).installation()?;
+                let installation = examine(environment, workspace, self.rust_cuda.as_deref()).installation()?;
                 Ok(Box::new(rust_cuda::RustCuda::new(installation, environment.cargo(), workspace.clone())))
             }
         }
@@ -189,7 +191,16 @@ pub fn is_not_installed(error: &anyhow::Error) -> bool {
 
 /// The default code generator; its compiler and the library for the device are provisioned if missing.
 pub fn choose(environment: &Environment, workspace: &Workspace) -> Result<Box<dyn CodeGenerator>> {
+    Ok(Box::new(rustc(environment, workspace)?))
+}
+
+/// The default code generator, but every loop stays one that the source does not unroll.
+pub fn without_unrolling(environment: &Environment, workspace: &Workspace) -> Result<Box<dyn CodeGenerator>> {
+    Ok(Box::new(rustc(environment, workspace)?.without_unrolling()))
+}
+
+fn rustc(environment: &Environment, workspace: &Workspace) -> Result<rustc::Rustc> {
     let compiler = provision::device_compiler(environment, workspace)?;
     let library = provision::device_library(environment, workspace, &compiler)?;
-    Ok(Box::new(rustc::Rustc::new(compiler, library, environment.cargo(), workspace.clone())))
+    Ok(rustc::Rustc::new(compiler, library, environment.cargo(), workspace.clone()))
 }

@@ -22,7 +22,7 @@ const ARCHITECTURE: u32 = 90;
 /// Times come from the records of `fa512 bench` in docs/results/rust-cuda, which must be of the PTX that is compared.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Checkout of Rust-CUDA's repository [default: FA512_RUST_CUDA]
+    /// Checkout of Rust-CUDA's repository [default: FA512_RUST_CUDA, else .toolchain/rust-cuda/rust-cuda]
     #[arg(long, value_name = "DIR")]
     rust_cuda: Option<PathBuf>,
 }

@@ -23,7 +23,7 @@ use crate::shared_library;
 /// Changes nothing. Exits with 2 if `cargo xtask run` cannot work on this machine.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Checkout of Rust-CUDA's repository to examine [default: FA512_RUST_CUDA]
+    /// Checkout of Rust-CUDA's repository to examine [default: FA512_RUST_CUDA, else .toolchain/rust-cuda/rust-cuda]
     #[arg(long, value_name = "DIR")]
     rust_cuda: Option<PathBuf>,
 }
@@ -32,7 +32,7 @@ impl Arguments {
     /// Prints the table.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
         let mut findings = examine(environment, workspace);
-        let rust_cuda = rust_cuda::examine(environment, self.rust_cuda.as_deref());
+        let rust_cuda = rust_cuda::examine(environment, workspace, self.rust_cuda.as_deref());
         findings.extend(rust_cuda_findings(&rust_cuda));
         let table = table(&findings, workspace);
         let width = table.width();

@@ -13,5 +13,6 @@ pub mod package;
 pub mod ptx;
 pub mod python_test;
 pub mod run;
+pub mod rust_cuda;
 pub mod test;
 pub mod toolchain;

@@ -33,7 +33,7 @@ pub struct Arguments {
 impl Arguments {
     /// Builds what is needed and hands over to `fa512 run`.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
-        self.code_generator.require(environment)?;
+        self.code_generator.require(environment, workspace)?;
         // What can be provisioned is, while the program is built: an error ends that.
         let build = cargo_build::begin_fa512(environment, workspace)?;
         let code_generator = self.code_generator.open(environment, workspace)?;

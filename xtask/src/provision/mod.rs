@@ -5,6 +5,7 @@
 
 mod debian;
 mod device_library;
+mod rust_cuda;
 #[cfg(test)]
 mod tests;
 mod wheel;
@@ -22,6 +23,7 @@ use crate::nvcc::Nvcc;
 use crate::ptxas::Ptxas;
 use crate::zigbuild::{self, Zigbuild};
 pub use device_library::device_library;
+pub use rust_cuda::rust_cuda;
 
 /// The device compiler of this machine; provisioned from Debian packages when there is none.
 pub fn device_compiler(environment: &Environment, workspace: &Workspace) -> Result<DeviceCompiler> {
@@ -148,12 +150,19 @@ impl ToolchainFolder {
             eprintln!("xtask: waiting for another xtask that is provisioning tools");
             lock.lock().with_context(context)?;
         }
-        for entry in fs::read_dir(&path).with_context(context)?.flatten() {
+        let folder = Self { path, _lock: lock };
+        folder.clear_unfinished(&folder.path)?;
+        Ok(folder)
+    }
+
+    /// Removes what an interrupted process left in `path`, if that is a folder.
+    fn clear_unfinished(&self, path: &Path) -> Result<()> {
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(files::TEMPORARY_PREFIX) {
-                files::remove(&entry.path()).with_context(context)?;
+                files::remove(&entry.path()).with_context(|| format!("could not clear {}", path.display()))?;
             }
         }
-        Ok(Self { path, _lock: lock })
+        Ok(())
     }
 
     /// Where downloads are kept.

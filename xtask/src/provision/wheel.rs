@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,6 +16,7 @@ use crate::nvcc::Nvcc;
 use crate::process::{capture, run};
 use crate::progress::Step;
 use crate::ptxas::Ptxas;
+use crate::rust_cuda::LIBNVVM;
 use crate::zigbuild;
 
 /// A wheel, pinned: it decides what is compiled, and which register counts and spills a check sees.
@@ -38,6 +39,8 @@ const COMPILER_PARTS: [Wheel; 5] = [
     Wheel { requirement: "nvidia-cuda-cccl==13.0.85", file: "nvidia_cuda_cccl-13.0.85-" },
     Wheel { requirement: "nvidia-cuda-nvdisasm==13.2.51", file: "nvidia_cuda_nvdisasm-13.2.51-" },
 ];
+/// Those of them that Rust-CUDA's backend is built with.
+const BACKEND_PARTS: usize = 3;
 /// cargo-zigbuild and the linker it drives.
 const ZIGBUILD: [Wheel; 2] = [
     Wheel { requirement: "cargo-zigbuild==0.24.0", file: "cargo_zigbuild-0.24.0-" },
@@ -58,7 +61,7 @@ const PIP_FOLDER: &str = "pip";
 
 /// Downloads the compiler's wheel and puts its ptxas into the toolchain folder.
 pub fn unpack_ptxas(environment: &Environment, folder: &ToolchainFolder) -> Result<()> {
-    install(environment, folder, Ptxas::PROVISIONED_FOLDER, &[COMPILER], |contents, unfinished| {
+    install(environment, folder, &folder.path.join(Ptxas::PROVISIONED_FOLDER), &[COMPILER], |contents, unfinished| {
         let ptxas = unfinished.join("ptxas");
         fs::rename(contents.join(INSTALLATION_IN_WHEEL).join("bin/ptxas"), &ptxas).context("the wheel has no ptxas")?;
         mark_as_program(&ptxas)?;
@@ -70,21 +73,41 @@ pub fn unpack_ptxas(environment: &Environment, folder: &ToolchainFolder) -> Resu
 /// Downloads the wheels that make up nvcc and puts them together in the toolchain folder.
 pub fn unpack_nvcc(environment: &Environment, folder: &ToolchainFolder) -> Result<()> {
     let wheels: Vec<Wheel> = [COMPILER].into_iter().chain(COMPILER_PARTS).collect();
-    install(environment, folder, Nvcc::PROVISIONED_FOLDER, &wheels, |contents, unfinished| {
-        for part in fs::read_dir(contents.join(INSTALLATION_IN_WHEEL))?.flatten() {
-            fs::rename(part.path(), unfinished.join(part.file_name()))?;
-        }
-        for folder in PROGRAM_FOLDERS {
-            fs::read_dir(unfinished.join(folder))?.flatten().try_for_each(|file| mark_as_program(&file.path()))?;
-        }
+    install(environment, folder, &folder.path.join(Nvcc::PROVISIONED_FOLDER), &wheels, |contents, unfinished| {
+        assemble_cuda(contents, unfinished)?;
         eprintln!("xtask: nvcc {} is ready", Nvcc::probe(&unfinished.join("bin/nvcc"))?.version);
         Ok(())
     })
 }
 
+/// Downloads what Rust-CUDA's backend is built with, and puts it into `destination` as its build script looks for it.
+pub fn unpack_cuda(environment: &Environment, folder: &ToolchainFolder, destination: &Path) -> Result<()> {
+    let wheels: Vec<Wheel> = [COMPILER].iter().chain(&COMPILER_PARTS[..BACKEND_PARTS]).copied().collect();
+    install(environment, folder, destination, &wheels, |contents, unfinished| {
+        assemble_cuda(contents, unfinished)?;
+        let (include, libraries) = (unfinished.join("nvvm/include"), unfinished.join("nvvm/lib64"));
+        [&include, &libraries, &unfinished.join("lib64")].iter().try_for_each(fs::create_dir_all)?;
+        fs::copy(unfinished.join("include/nvvm.h"), include.join("nvvm.h"))?;
+        fs::rename(unfinished.join("lib").join(LIBNVVM), libraries.join(LIBNVVM))
+            .context("the wheel has no libNVVM")?;
+        Ok(symlink(LIBNVVM, libraries.join("libnvvm.so"))?)
+    })
+}
+
+/// Moves an installation of CUDA from the wheels' `contents`.
+fn assemble_cuda(contents: &Path, unfinished: &Path) -> Result<()> {
+    for part in fs::read_dir(contents.join(INSTALLATION_IN_WHEEL))?.flatten() {
+        fs::rename(part.path(), unfinished.join(part.file_name()))?;
+    }
+    for folder in PROGRAM_FOLDERS {
+        fs::read_dir(unfinished.join(folder))?.flatten().try_for_each(|file| mark_as_program(&file.path()))?;
+    }
+    Ok(())
+}
+
 /// Downloads cargo-zigbuild and zig and puts them into the toolchain folder.
 pub fn unpack_zigbuild(environment: &Environment, folder: &ToolchainFolder) -> Result<()> {
-    install(environment, folder, zigbuild::PROVISIONED_FOLDER, &ZIGBUILD, |contents, unfinished| {
+    install(environment, folder, &folder.path.join(zigbuild::PROVISIONED_FOLDER), &ZIGBUILD, |contents, unfinished| {
         let program = unfinished.join("cargo-zigbuild");
         fs::rename(contents.join(ZIGBUILD_IN_WHEEL), &program).context("the wheel has no cargo-zigbuild")?;
         fs::rename(contents.join("ziglang"), unfinished.join("zig")).context("the wheel has no zig")?;
@@ -93,18 +116,17 @@ pub fn unpack_zigbuild(environment: &Environment, folder: &ToolchainFolder) -> R
     })
 }
 
-/// Downloads `wheels`, unpacks them over each other, and lets `assemble` fill the folder `name` of the toolchain folder
-/// from what they hold.
+/// Downloads `wheels`, unpacks them over each other, and lets `assemble` fill `destination` from what they hold.
 fn install(
     environment: &Environment,
     folder: &ToolchainFolder,
-    name: &str,
+    destination: &Path,
     wheels: &[Wheel],
     assemble: impl FnOnce(&Path, &Path) -> Result<()>,
 ) -> Result<()> {
     let python = environment.find_program("python3").context("there is no python3 to get a Python wheel with")?;
     let files = download(environment, &python, folder, wheels)?;
-    folder.install(&folder.path.join(name), |unfinished| {
+    folder.install(destination, |unfinished| {
         let contents = unfinished.join("wheel");
         for wheel in &files {
             capture(Command::new(&python).args(["-m", "zipfile", "-e"]).arg(wheel).arg(&contents))?;

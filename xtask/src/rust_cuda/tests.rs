@@ -79,7 +79,7 @@ impl Pretended {
     }
 
     fn examine<const N: usize>(&self, variables: [(&str, &str); N]) -> Examination {
-        examine(&self.environment(variables), Some(&self.path("checkout")))
+        examine(&self.environment(variables), &Workspace::new(self.path("workspace")), Some(&self.path("checkout")))
     }
 
     /// A workspace whose kernel-gpu has the manifest `kernel_gpu`.
@@ -117,7 +117,23 @@ fn an_installation_after_rust_cudas_own_guide_is_found_by_its_checkout_alone() {
 fn the_variable_names_the_checkout_as_the_option_does() {
     let pretended = Pretended::new();
     let environment = pretended.environment([(CHECKOUT_VARIABLE, "checkout")]);
-    assert_eq!(examine(&environment, None).installation().unwrap(), pretended.installation());
+    let workspace = Workspace::new(pretended.path("workspace"));
+    assert_eq!(examine(&environment, &workspace, None).installation().unwrap(), pretended.installation());
+}
+
+#[test]
+fn what_is_among_the_tools_is_found_without_a_name() {
+    let pretended = Pretended::new();
+    let tools = pretended.path("workspace/.toolchain/rust-cuda");
+    fs::create_dir_all(tools.join("cuda")).unwrap();
+    for (from, to) in [("checkout", "rust-cuda"), ("home/.rustup", "rustup"), ("root/usr/local/cuda/nvvm", "cuda/nvvm")]
+    {
+        fs::rename(pretended.path(from), tools.join(to)).unwrap();
+    }
+    let workspace = Workspace::new(pretended.path("workspace"));
+    let found = examine(&pretended.environment([]), &workspace, None).installation().unwrap();
+    let places = [found.checkout.folder, found.rustc.path, found.backend, found.libnvvm.folder];
+    assert!(places.iter().all(|place| place.starts_with(&tools)), "{places:?}");
 }
 
 #[test]
@@ -140,9 +156,15 @@ fn every_piece_can_be_somewhere_else() {
 fn a_machine_without_any_of_it_is_told_so_in_one_sentence() {
     let folder = TempDir::new().unwrap();
     let environment = Environment::pretend(folder.path(), [("HOME", folder.path())]);
-    let message = examine(&environment, None).installation().unwrap_err().to_string();
+    let workspace = Workspace::new(folder.path().join("workspace"));
+    let message = examine(&environment, &workspace, None).installation().unwrap_err().to_string();
     assert!(message.starts_with("there is no usable Rust-CUDA on this machine (docs/rust-cuda.md): "), "{message}");
-    let expected = ["checkout: neither --rust-cuda nor FA512_RUST_CUDA names one", "rustc: ", "backend: ", "libNVVM: "];
+    let expected = [
+        "checkout: neither --rust-cuda nor FA512_RUST_CUDA names one, and there is no /",
+        "rustc: ",
+        "backend: ",
+        "libNVVM: ",
+    ];
     assert!(expected.iter().all(|part| message.contains(part)), "{message}");
     assert!(!message.contains('\n') && !message.contains(". "), "more than one sentence: {message}");
 }
@@ -158,7 +180,10 @@ fn what_is_missing_is_named_with_what_would_help() {
         fs::rename(&hidden, &path).unwrap();
     };
     missing("checkout/crates", "checkout: /checkout/crates/cuda_std/Cargo.toml is not there");
-    missing(TOOLCHAIN, "rustc: rustup has no toolchain nightly-2026-04-02 in /home/.rustup/toolchains");
+    missing(
+        TOOLCHAIN,
+        "rustc: rustup has no toolchain nightly-2026-04-02 in /workspace/.toolchain/rust-cuda/rustup or /home/.rustup",
+    );
     missing(&format!("{TOOLCHAIN}/lib/rustlib"), "it lacks the source of its library (rust-src)");
     missing(
         BACKEND,
@@ -166,7 +191,8 @@ fn what_is_missing_is_named_with_what_would_help() {
     );
     missing(
         LIBNVVM,
-        "libNVVM: no libnvvm.so.4 in /root/usr/local/cuda/nvvm/lib64; FA512_LIBNVVM would name its folder",
+        "libNVVM: no libnvvm.so.4 in /workspace/.toolchain/rust-cuda/cuda/nvvm/lib64 or /root/usr/local/cuda/nvvm/lib64; \
+         FA512_LIBNVVM would name its folder",
     );
     assert!(pretended.examine([]).installation().is_ok(), "everything is back in its place");
 }
