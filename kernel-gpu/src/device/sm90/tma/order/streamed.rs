@@ -112,7 +112,8 @@ impl Streamed {
                 mbarrier::wait(memory.stage_full(place.0), place.1);
                 turns.wait();
                 turns.pass();
-                if lane.index == 0 {
+                // Recomputed, so that the loop with its barriers is not duplicated for the arriving lane and the others.
+                if hidden::again(lane.index) == 0 {
                     mbarrier::arrive(memory.stage_empty(place.0));
                 }
                 idle -= 1;
