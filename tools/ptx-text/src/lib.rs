@@ -9,3 +9,4 @@ pub mod dwarf;
 pub mod join;
 pub mod lines;
 pub mod postprocess;
+pub mod split_by_lane;

@@ -27,6 +27,9 @@ const UNITS: [&str; 4] = [
     "-Zinline-mir=yes",
 ];
 
+/// No loop is unrolled by the compiler, as LLVM 7 unrolls nearly none.
+const NO_UNROLLING: [&str; 2] = ["-Cllvm-args=-unroll-full-max-count=0", "-Cllvm-args=-unroll-threshold=0"];
+
 /// Compiles with a rustc that knows the target, driven by cargo.
 #[derive(Clone)]
 pub struct Rustc {
@@ -36,6 +39,7 @@ pub struct Rustc {
     cargo: PathBuf,
     workspace: Workspace,
     candidates: Option<CandidateList>,
+    unrolls: bool,
 }
 
 impl Rustc {
@@ -43,7 +47,18 @@ impl Rustc {
     /// comes with its own.
     pub fn new(compiler: DeviceCompiler, library: Option<PathBuf>, cargo: PathBuf, workspace: Workspace) -> Self {
         let cargo = compiler.own_cargo().unwrap_or(cargo);
-        Self { compiler, library, cargo, workspace, candidates: None }
+        Self { compiler, library, cargo, workspace, candidates: None, unrolls: true }
+    }
+
+    /// The same compiler without unrolling of its own.
+    pub fn without_unrolling(self) -> Self {
+        Self { unrolls: false, ..self }
+    }
+
+    /// What the compiler is told of the kernels' units, but not of the crates that they use.
+    fn unit_flags(&self) -> impl Iterator<Item = &'static str> {
+        let no_unrolling: &[&str] = if self.unrolls { &[] } else { &NO_UNROLLING };
+        UNITS.iter().chain(no_unrolling).copied()
     }
 
     /// `cargo <subcommand>` for the device half of the package, with diagnostics as JSON.
@@ -95,7 +110,8 @@ impl Rustc {
     /// Where the compiler keeps what it knows from the last time, and the PTX of every unit: one folder for each way of
     /// compiling, since cargo, which remembers each of them as up to date, does not look into it.
     fn units_folder(&self, target: &Target) -> PathBuf {
-        let way = format!("{:?} {:?} {UNITS:?} {:?}", self.compiler, self.rustflags(target), self.candidates);
+        let flags: Vec<&str> = self.unit_flags().collect();
+        let way = format!("{:?} {:?} {flags:?} {:?}", self.compiler, self.rustflags(target), self.candidates);
         let hash = &files::sha256(way.as_bytes())[..16];
         let name = format!("{}-{}-{hash}", target.package.name, target.cargo_feature);
         self.target_folder(target).join("units").join(name)
@@ -127,7 +143,7 @@ impl CodeGenerator for Rustc {
     fn compile(&self, target: &Target) -> Result<Compiled> {
         let folder = self.units_folder(target);
         let mut cargo = self.cargo("rustc", target);
-        cargo.args(["--", "--emit=asm"]).arg(format!("-Cincremental={}", folder.display())).args(UNITS);
+        cargo.args(["--", "--emit=asm"]).arg(format!("-Cincremental={}", folder.display())).args(self.unit_flags());
         let built = device_cargo::run(cargo, target.package.name)?;
         units::remove_copies(&built.files)?;
         let ptx = self.units(target, &folder)?;

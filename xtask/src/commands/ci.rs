@@ -38,10 +38,11 @@ impl Arguments {
         };
         let clippy = ["clippy", "--workspace", "--all-targets", "--release", "--", "--deny", "warnings"];
         let doc = ["doc", "--workspace", "--no-deps", "--document-private-items", "--release"];
-        let checks: [(&str, Check<'_>); 10] = [
+        let checks: [(&str, Check<'_>); 11] = [
             ("formatting", Box::new(|| process::run(&mut cargo(&["fmt", "--all", "--check"])))),
             ("ptxas", Box::new(|| check_resources(&folder.manifest))),
             ("ptxas for GPUs with the same instructions", Box::new(|| check_same_instructions(&ptxas, &folder))),
+            ("loops over registers", Box::new(|| ptx::check_loops(environment, workspace))),
             ("device half", Box::new(|| lint_device_half(environment, workspace, &folder))),
             ("clippy", Box::new(|| process::run(&mut cargo(&clippy)))),
             ("documentation", Box::new(|| process::run(cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")))),

@@ -1,16 +1,18 @@
 //! `cargo xtask ptx`: kernel-gpu to PTX.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
 use contract::architecture::ARCHITECTURES;
-use contract::config::WARP_SIZE;
+use contract::config::{Element, WARP_SIZE};
 use contract::manifest::{Entry, Resources};
 use contract::variants::{VARIANTS, Variant};
+use ptx_text::split_by_lane;
 
 use crate::candidates;
-use crate::codegen::{Choice, CodeGenerator, FAMILY_TARGETS, Selected};
+use crate::codegen::{self, Choice, CodeGenerator, FAMILY_TARGETS, Selected};
 use crate::collectives::Record;
 use crate::cuda_tool::CudaTool;
 use crate::environment::{Environment, Workspace};
@@ -38,11 +40,18 @@ pub struct Arguments {
     /// refusing entries whose numbers differ from the record
     #[arg(long, conflicts_with = "variants")]
     record_collectives: bool,
+    /// Only check what Rust-CUDA needs of loops: that those over registers are unrolled in the source, and that none with a barrier
+    /// has a condition on the lane. Compiles with rustc's own unrolling off
+    #[arg(long, conflicts_with_all = ["variants", "record_collectives", "codegen", "rust_cuda", "out"])]
+    check_loops: bool,
 }
 
 impl Arguments {
     /// Builds the folder and prints its entries.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
+        if self.check_loops {
+            return check_loops(environment, workspace);
+        }
         if let Some(plan) = &self.variants {
             let out = self.out.unwrap_or_else(|| workspace.candidates_ptx());
             return build_candidates(&self.code_generator, environment, workspace, plan, &out);
@@ -107,6 +116,28 @@ fn build_checked(
     let folder = ptx_folder::build(workspace, code_generator.as_ref(), &FAMILY_TARGETS, checks, out)?;
     announce(&folder);
     Ok(folder)
+}
+
+/// Refuses entries of which LLVM 7, through which Rust-CUDA compiles, would make something else than rustc: those that use local memory if
+/// the compiler unrolls no loop of its own, since LLVM 7 unrolls few, and those with a loop that may be split by lane.
+///
+/// Compiles the entries of one element type: another has other instructions in the same loops.
+pub fn check_loops(environment: &Environment, workspace: &Workspace) -> Result<()> {
+    let code_generator = codegen::without_unrolling(environment, workspace)?;
+    let of_one_type: Vec<&Variant> = VARIANTS.iter().filter(|variant| variant.element == Element::F16).collect();
+    let selected =
+        Selected::new(code_generator.as_ref(), &of_one_type, workspace)?.context("rustc compiles any entries")?;
+    let folder = workspace.device_target().join("without-unrolling");
+    let built = ptx_folder::build(workspace, &selected, &FAMILY_TARGETS, Checks::default(), &folder).context(
+        "a loop over registers has to be an `unrolled!` (docs/rust-cuda.md); with rustc's own unrolling off,",
+    )?;
+    let mut splits = Vec::new();
+    for module in &built.manifest.modules {
+        splits.extend(split_by_lane::splits(&fs::read_to_string(folder.join(&module.file))?));
+    }
+    let advice = "a condition on the lane has to be hidden in such a loop (`hidden::again`, docs/rust-cuda.md):";
+    ensure!(splits.is_empty(), "{advice}\n  {}", splits.join("\n  "));
+    Ok(())
 }
 
 /// Compiles `variant` alone into `folder`, without asking ptxas about it; `None` where the code generator can only compile all.
