@@ -105,6 +105,11 @@ impl Format {
         })
     }
 
+    /// Whether the first line of `text` is the header of such a file.
+    pub fn begins(&self, text: &str) -> bool {
+        from_json::<Header>(text.lines().next().unwrap_or("")).is_ok_and(|header| header.kind == self.kind)
+    }
+
     /// Parses the text of a file; the error says what is wrong with it.
     pub fn parse<T: DeserializeOwned>(&self, text: &str) -> std::result::Result<T, String> {
         let Self { kind, version, oldest, name, source } = self;

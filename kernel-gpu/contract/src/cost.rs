@@ -21,6 +21,7 @@ pub use shipped::SHIPPED;
 /// Kernels that share constants: what the model knows of a variant besides its load. Variants for one sequence length and for any
 /// share them, and the first in order of preference is chosen among them. Element types share them too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 pub struct KernelClass {
     /// Kind of the tile.
     pub kind: Kind,

@@ -313,7 +313,7 @@ where
 }
 
 /// Why the tiles of `small` suit `problem`, whose scores are changed, better than those of `large`; `None` if they do not. Measured
-/// (docs/results/score-mods.md): large tiles are faster unless their busiest multiprocessor has 1.15 times the rows that it has on the
+/// (docs/results/encoder-attention.md): large tiles are faster unless their busiest multiprocessor has 1.15 times the rows that it has on the
 /// average in small ones.
 fn unsuited_scores(
     large: &Variant<'_>,

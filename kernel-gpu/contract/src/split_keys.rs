@@ -55,7 +55,7 @@ impl Split {
         at_least_one(larger(of_full, Self::large_cluster(items, steps, multiprocessors)))
     }
 
-    /// Blocks of a cluster of few items, which leave much of the GPU to larger clusters. Measured (docs/results/other-keys.md).
+    /// Blocks of a cluster of few items, which leave much of the GPU to larger clusters. Measured (docs/results/map.md).
     const fn large_cluster(items: u32, steps: u32, multiprocessors: u32) -> u32 {
         let items = at_least_one(items);
         let on_half = smaller(multiprocessors / 2 / items, steps / FEWEST_STEPS_OF_LARGE[0]);
@@ -73,7 +73,7 @@ impl Split {
     ///
     /// * Two warpgroups: one block on each of four fifths of the multiprocessors.
     /// * One warpgroup, wide rows: one block on each of 31 of 32. At 44 items, clusters of two take 0.81 to 0.98 of the time of those of
-    ///   three (docs/results/other-keys.md).
+    ///   three (docs/results/map.md).
     /// * One warpgroup otherwise: three blocks per two multiprocessors, since one computes while another waits. Under a causal mask
     ///   twice as many: half of them finish early, and others take their places.
     const fn places(self, multiprocessors: u32) -> u32 {

@@ -3,6 +3,7 @@
 mod draw;
 mod field;
 mod fit;
+mod keep;
 mod run;
 mod text;
 
@@ -25,6 +26,7 @@ enum Command {
     Run(Box<run::Options>),
     Show(ShowOptions),
     Draw(draw::Options),
+    Keep(keep::Options),
     Fit(fit::Options),
 }
 
@@ -43,6 +45,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     match &options.command {
         Command::Run(options) => run::run(options),
         Command::Draw(options) => draw::run(options),
+        Command::Keep(options) => keep::run(options),
         Command::Fit(options) => fit::run(options),
         Command::Show(options) => {
             output::print_wrapped(&text::map(&Map::load(&options.record)?, options.worst))?;

@@ -1,6 +1,5 @@
 //! Fits the constants of predicted times ([`contract::cost`]) to the times of maps.
 
-pub mod list;
 mod minimise;
 mod source;
 
@@ -12,9 +11,9 @@ use contract::problem::Problem;
 use contract::tile::Grid;
 use contract::variants::Variant;
 
-use super::record::Map;
 use super::summary::Spread;
-use crate::error::{Error, Result};
+use super::times::{Gpu, KernelTime, Point, Times};
+use crate::error::Result;
 use minimise::minimise;
 pub use source::source;
 
@@ -66,41 +65,27 @@ pub struct FittedKernel {
     pub error: f64,
 }
 
-/// The times of our kernels at a point.
+/// The times of our kernels for a problem.
 struct Measured {
     problem: Problem,
     times: Vec<KernelTime>,
 }
 
-/// The time of one of our kernels.
-#[derive(Clone, Copy, Debug)]
-struct KernelTime {
-    class: KernelClass,
-    /// Parts of an item.
-    parts: u32,
-    us: f64,
-}
-
 /// A GPU model: name, architecture, number of multiprocessors.
 type Model = (String, u32, u32);
 
-/// Fits constants to `maps`, for each of their GPU models; then again without each of `folds` parts of the points, for the regret
-/// there. Calls `on_kernel` whenever a kernel is fitted.
+/// Fits constants to `all` times, for each of their GPU models; then again without each of `folds` parts of the points, for the
+/// regret there. Calls `on_kernel` whenever a kernel is fitted.
 ///
 /// # Errors
-/// [`Error::Invalid`] when a map times a kernel that its header does not describe.
-pub fn fit(maps: &[Map], folds: usize, on_kernel: &dyn Fn()) -> Result<Vec<Fit>> {
+/// [`Error::Invalid`](crate::error::Error::Invalid) when a problem of a point is not accepted.
+pub fn fit(all: &[Times], folds: usize, on_kernel: &dyn Fn()) -> Result<Vec<Fit>> {
     let mut gpus: BTreeMap<Model, (Vec<Measured>, Option<f64>)> = BTreeMap::new();
-    for map in maps {
-        let device = &map.header.environment.device;
-        let points = measured(map)?;
-        if points.is_empty() {
-            return Err(Error::Invalid(format!("a map of {} has no time of our kernels", device.name)));
-        }
-        let gpu = (device.name.clone(), device.architecture, device.multiprocessors);
-        let (all, copy) = gpus.entry(gpu).or_default();
-        all.extend(points);
-        *copy = map.header.ceilings.copy_terabytes_per_second.into_iter().chain(*copy).reduce(f64::max);
+    for times in all {
+        let Gpu { name, architecture, multiprocessors, copy_terabytes_per_second } = &times.gpu;
+        let (points, copy) = gpus.entry((name.clone(), *architecture, *multiprocessors)).or_default();
+        points.extend(measured(times)?);
+        *copy = copy_terabytes_per_second.iter().copied().chain(*copy).reduce(f64::max);
     }
     let fit = |((gpu, architecture, multiprocessors), (mut points, copy)): (_, (Vec<Measured>, _))| {
         // The search ends at other constants if the same times come in another order, so they get one of their own.
@@ -130,23 +115,10 @@ fn complete(fits: &mut [Fit]) {
     }
 }
 
-/// The points of `map` with the times of our kernels.
-fn measured(map: &Map) -> Result<Vec<Measured>> {
-    let mut points = Vec::new();
-    for point in &map.points {
-        let case = &point.case;
-        let class = |name: &str| Some(KernelClass::new(map.header.config(name)?, case.mask));
-        let times = point.results.iter().filter_map(|outcome| {
-            let (name, us) = (outcome.kernel.as_deref()?, outcome.median_us()?);
-            Some(KernelTime { class: class(name)?, parts: outcome.parts, us })
-        });
-        let problem = own_form(&case.problem()?);
-        let times: Vec<_> = times.collect();
-        if !times.is_empty() {
-            points.push(Measured { problem, times });
-        }
-    }
-    Ok(points)
+/// The points of `times`.
+fn measured(times: &Times) -> Result<Vec<Measured>> {
+    let point = |point: &Point| Ok(Measured { problem: own_form(&point.problem()?), times: point.times.clone() });
+    times.points.iter().map(point).collect()
 }
 
 /// `problem` in the form in which its kernels compute it.
@@ -280,21 +252,21 @@ pub fn of_variants(kernels: &[FittedKernel], variants: &[Variant<'_>]) -> Vec<(K
     found
 }
 
-/// The regret of `costs` at the points of `map`: times of the chosen kernels over those of the fastest.
+/// The regret of `costs` at the points of `times`: those of the chosen kernels over those of the fastest.
 ///
 /// # Errors
-/// When a case of the map is not an accepted problem.
-pub fn regret_of(map: &Map, costs: &Costs<'_>) -> Result<Option<Spread>> {
-    let multiprocessors = map.header.environment.device.multiprocessors;
-    let points = measured(map)?;
+/// When the problem of a point is not accepted.
+pub fn regret_of(times: &Times, costs: &Costs<'_>) -> Result<Option<Spread>> {
+    let multiprocessors = times.gpu.multiprocessors;
+    let points = measured(times)?;
     Ok(Spread::new(points.iter().filter_map(|point| point.regret(costs, multiprocessors))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map::record::OURS;
     use crate::map::record::tests::{header, measured as outcome, point};
+    use crate::map::record::{Map, OURS};
     use crate::record::Kernel;
     use contract::cost;
     use contract::tile::{Configuration, Sm90Tma};
@@ -315,8 +287,12 @@ mod tests {
         }
     }
 
+    fn times(map: &Map) -> Times {
+        Times::of(map, "map").unwrap()
+    }
+
     fn fit_all(maps: &[Map]) -> Result<Vec<Fit>> {
-        fit(maps, FOLDS, &|| {})
+        fit(&maps.iter().map(times).collect::<Vec<_>>(), FOLDS, &|| {})
     }
 
     /// A map in which the kernels take the model's times, up to `noise`.
@@ -362,7 +338,7 @@ mod tests {
     #[test]
     fn constants_do_not_depend_on_folds_and_every_kernel_is_told_of() {
         let told = std::cell::Cell::new(0);
-        let fit = |folds| fit(&[map(0.05)], folds, &|| told.set(told.get() + 1)).unwrap().remove(0);
+        let fit = |folds| fit(&[times(&map(0.05))], folds, &|| told.set(told.get() + 1)).unwrap().remove(0);
         let alone = fit(0);
         assert_eq!((alone.regret, told.get()), (None, 2));
         assert_eq!(fit(3).kernels, alone.kernels);
@@ -422,17 +398,17 @@ mod tests {
         assert!((0.03..0.09).contains(&fits[0].kernels[0].error), "{:?}", fits[0].kernels);
         let kernels = pairs(&fits[0].kernels);
         let costs = Costs { gpu: "NVIDIA H200", architecture: 90, kernels: &kernels };
-        let regret = regret_of(&map, &costs).unwrap().expect("points");
+        let regret = regret_of(&times(&map), &costs).unwrap().expect("points");
         assert!(regret.mean < 1.02 && regret.highest < 1.3, "{regret:?}");
         let always_small = Costs { kernels: &kernels[..1], ..costs };
-        let blind = regret_of(&map, &always_small).unwrap().expect("points");
+        let blind = regret_of(&times(&map), &always_small).unwrap().expect("points");
         assert!(blind.highest > 1.3 && blind.mean > regret.mean, "the points have something to choose: {blind:?}");
     }
 
     #[test]
     fn the_shipped_constants_choose_well_on_the_maps_that_they_were_fitted_to() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/map");
-        let list = list::read(&folder.join("fitted.json")).unwrap();
+        let tables = ["h100", "h200"].map(|gpu| Times::load(&folder.join(format!("{gpu}.jsonl"))).unwrap());
         // For each map, bounds of the mean and of the highest regret.
         for (name, [mean, highest]) in [
             ("h100", [1.012, 1.3]),
@@ -467,33 +443,21 @@ mod tests {
             ("combined/h100-d128", [1.01, 1.25]),
             ("combined/h200-any", [1.02, 1.3]),
         ] {
-            let record = folder.join(format!("{name}.jsonl"));
-            let mut map =
-                list.iter().find(|listed| listed.record == record).expect("it is in the list").load().unwrap();
+            let is_of_record = |point: &&Point| point.record == name;
+            let table = tables.iter().find(|table| table.points.iter().any(|point| is_of_record(&point)));
+            let mut times = table.unwrap_or_else(|| panic!("no table has times of {name}")).clone();
+            times.points.retain(|point| is_of_record(&point));
             // A kernel that is not shipped cannot be chosen.
-            map.retain_kernels(|case, config| {
-                let is_it = |variant: &Variant<'_>| variant.config.of_whole_items() == config.of_whole_items();
-                VARIANTS.iter().any(|variant| is_it(variant) && variant.mask == case.mask)
-            });
-            let device = &map.header.environment.device;
-            let costs = Costs::find(cost::SHIPPED, &device.gpu()).expect("constants are shipped");
-            assert_eq!(costs.gpu, device.name);
-            let regret = regret_of(&map, costs).unwrap().expect("points");
+            times.retain(|class| VARIANTS.iter().any(|variant| KernelClass::of(variant) == *class));
+            let costs = cost::SHIPPED.iter().find(|costs| costs.gpu == times.gpu.name).expect("constants are shipped");
+            let regret = regret_of(&times, costs).unwrap().expect("points");
             assert!(regret.mean < mean && regret.highest < highest, "{name}: {regret:?}");
             let always = |kernel: &(KernelClass, Constants)| {
                 let always = Costs { kernels: std::slice::from_ref(kernel), ..*costs };
-                regret_of(&map, &always).unwrap()
+                regret_of(&times, &always).unwrap()
             };
             let blind = costs.kernels.iter().filter_map(always).map(|regret| regret.mean).fold(1.0, f64::max);
             assert!(blind > 1.05, "{name}: the points have something to choose: {blind}");
         }
-    }
-
-    #[test]
-    fn a_map_without_our_kernels_is_refused() {
-        let mut map = map(0.0);
-        map.header.kernels.clear();
-        let error = fit_all(&[map]).unwrap_err().to_string();
-        assert!(error.contains("NVIDIA H200 has no time of our kernels"), "{error}");
     }
 }

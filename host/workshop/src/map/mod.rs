@@ -2,7 +2,7 @@
 //! per point.
 //!
 //! [`points`] chooses the cases, [`doubt`] orders them, [`session`] measures them, [`record`] stores the results, and
-//! [`summary`] summarises them. [`fit`] fits the constants of predicted times to them.
+//! [`summary`] summarises them. [`times`] keeps the times of our kernels, to which [`fit`] fits the constants of predicted times.
 
 pub mod doubt;
 pub mod fit;
@@ -10,3 +10,4 @@ pub mod points;
 pub mod record;
 pub mod session;
 pub mod summary;
+pub mod times;

@@ -166,15 +166,6 @@ impl Map {
     fn of((header, points): Content<Header, Point>) -> Self {
         Self { header, points }
     }
-
-    /// Keeps the times of only those of our kernels that `keeps` names by case and configuration; all of the other contenders.
-    pub fn retain_kernels(&mut self, keeps: impl Fn(&Case, Configuration) -> bool) {
-        let Self { header, points } = self;
-        for Point { case, results, .. } in points {
-            let config = |outcome: &Outcome| header.config(outcome.kernel.as_deref()?);
-            results.retain(|outcome| config(outcome).is_none_or(|config| keeps(case, config)));
-        }
-    }
 }
 
 /// A map being written.

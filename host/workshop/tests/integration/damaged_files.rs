@@ -128,19 +128,16 @@ fn bench_records() {
 
 #[test]
 fn what_other_commands_printed() {
-    withstands(&of_repository("docs/results/fuzz-and-profile/fuzz.json"), "report --fuzz FILE --output OUT");
-    withstands(&of_repository("docs/results/fuzz-and-profile/32x8x512-full.json"), "diagnose FILE");
-    withstands(
-        &of_repository("docs/results/fuzz-and-profile/32x8x512-full.json"),
-        "report --profile FILE --output OUT",
-    );
+    withstands(&of_repository("host/workshop/tests/records/fuzz.json"), "report --fuzz FILE --output OUT");
+    withstands(&of_repository("host/workshop/tests/records/profile.json"), "diagnose FILE");
+    withstands(&of_repository("host/workshop/tests/records/profile.json"), "report --profile FILE --output OUT");
     withstands(&of_repository("host/workshop/tests/ncu/full.raw.csv"), "profile --csv FILE");
 }
 
 #[test]
 fn records_and_tables_of_the_tuner() {
-    withstands(&of_repository("docs/results/tuning/record.jsonl"), "tune show FILE");
-    withstands(&of_repository("docs/results/tuning/record.jsonl"), "tune table FILE --out OUT");
+    withstands(&of_repository("host/workshop/tests/records/tuning.jsonl"), "tune show FILE");
+    withstands(&of_repository("host/workshop/tests/records/tuning.jsonl"), "tune table FILE --out OUT");
     withstands(&of_repository("host/workshop/tuned.json"), "tune table --tuned FILE");
     let folder = TempDir::new().unwrap();
     let space = folder.path().join("space.toml");

@@ -52,15 +52,16 @@ fn without_a_gpu_nothing_is_measured() {
 }
 
 #[test]
-fn constants_are_fitted_to_the_listed_records_for_every_shipped_kernel() {
+fn constants_are_fitted_to_the_tables_for_every_shipped_kernel() {
     let folder = tempfile::tempdir().unwrap();
-    let (list, out) = (of_repository("docs/results/map/fitted.json"), folder.path().join("shipped.rs"));
-    let fit = |list: &Path, out: &Path| {
-        let mut command = fa512(&["map", "fit", "--folds", "0", "--list"]);
-        command.arg(list).arg("--out").arg(out);
+    let tables = ["h100", "h200"].map(|gpu| of_repository(&format!("docs/results/map/{gpu}.jsonl")));
+    let out = folder.path().join("shipped.rs");
+    let fit = |tables: &[PathBuf], out: &Path| {
+        let mut command = fa512(&["map", "fit", "--folds", "0"]);
+        command.args(tables).arg("--out").arg(out);
         command
     };
-    output(&mut fit(&list, &out), 0);
+    output(&mut fit(&tables, &out), 0);
     // The last digits depend on the machine's logarithms.
     let kernels = |path: &Path| -> Vec<String> {
         let text = std::fs::read_to_string(path).unwrap();
@@ -68,8 +69,39 @@ fn constants_are_fitted_to_the_listed_records_for_every_shipped_kernel() {
     };
     let shipped = kernels(&of_repository("kernel-gpu/contract/src/cost/shipped.rs"));
     assert!(!shipped.is_empty() && kernels(&out) == shipped, "docs/results/map.md says how shipped.rs is written");
-    let copy = folder.path().join("list.json");
-    std::fs::copy(&list, &copy).unwrap();
-    let message = refusal(&mut fit(&copy, &copy));
-    assert!(message.contains("--list") && message.contains("--out"), "{message}");
+    let copy = folder.path().join("table.jsonl");
+    std::fs::copy(&tables[0], &copy).unwrap();
+    let message = refusal(&mut fit(std::slice::from_ref(&copy), &copy));
+    assert!(message.contains("a source") && message.contains("--out"), "{message}");
+}
+
+#[test]
+fn times_of_a_record_are_kept_in_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let (clean, table) = (folder.path().join("clean.jsonl"), folder.path().join("table.jsonl"));
+    let text = std::fs::read_to_string(record()).unwrap();
+    let keep = |record: &Path, options: &[&str]| {
+        let mut command = fa512(&["map", "keep", "--table"]);
+        command.arg(&table).args(options).arg(record);
+        command
+    };
+    let dirty = folder.path().join("dirty.jsonl");
+    let (start, rest) = text.split_once("\"git_commit\":\"").unwrap();
+    let (commit, rest) = rest.split_once('"').unwrap();
+    let commit = commit.trim_end_matches("-dirty");
+    let with = |commit: &str| format!("{start}\"git_commit\":\"{commit}\"{rest}");
+    std::fs::write(&dirty, with(&format!("{commit}-dirty"))).unwrap();
+    std::fs::write(&clean, with(commit)).unwrap();
+    let message = refusal(&mut keep(&dirty, &[]));
+    assert!(message.contains("is not what was measured") && !table.exists(), "{message}");
+    for (options, points) in [(&[] as &[&str], 8), (&[], 16), (&["--replace"], 8)] {
+        let shown = text_of(&mut keep(&clean, options));
+        assert!(shown.contains(&format!("{points} points")), "{options:?}: {shown}");
+    }
+    let fitted = text_of(fa512(&["map", "fit", "--folds", "0"]).arg(&table).arg(&clean));
+    assert!(fitted.starts_with("NVIDIA H100 80GB HBM3, sm_90"), "a table and a record: {fitted}");
+}
+
+fn text_of(command: &mut std::process::Command) -> String {
+    text(&output(command, 0).stdout)
 }

@@ -62,7 +62,7 @@ fn an_unknown_family_architecture_or_space_is_refused() {
 
 #[test]
 fn a_recorded_sweep_is_shown_and_makes_a_table() {
-    let record = of_repository("docs/results/tuning/record.jsonl");
+    let record = of_repository("host/workshop/tests/records/tuning.jsonl");
     let shown = text(&output(fa512(&["tune", "show", "--top", "2"]).arg(&record), 0).stdout);
     for expected in ["NVIDIA H200, 177 trials, searched by exhaustive", "4x8x512 causal", " new: ", " stays: "] {
         assert!(shown.contains(expected), "{expected:?} is missing in:\n{shown}");

@@ -244,7 +244,7 @@ fn few_tiles_of_packed_sequences_are_made_smaller_where_that_pays() {
     assert_eq!((tile(128, causal, (1, 191)), tile(128, causal, (1, 192))), (64, 128), "or one and a half");
 }
 
-/// Measured on an H200 (docs/results/score-mods.md).
+/// Measured on an H200 (docs/results/encoder-attention.md).
 #[test]
 fn changed_scores_get_large_tiles_where_those_are_even_and_aligned() {
     let chosen = |(batch, heads, sequence), mask, score_mod: ScoreMod| {

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use crate::error::Result;
 use crate::files;
-use crate::map::fit::list::{self, Listed};
 use crate::map::fit::{FOLDS, Fit, FittedKernel, fit, source};
-use crate::map::record::Map;
+use crate::map::times::Times;
 use comfy_table::CellAlignment;
 use contract::cost::{Constants, KernelClass};
 
@@ -16,12 +15,9 @@ use crate::commands::{Verdict, output};
 /// Fit the constants of the predicted times, which choose kernels, to maps of all variants (--variants all)
 #[derive(clap::Args)]
 pub struct Options {
-    /// The records, of one GPU model or several
-    #[arg(required_unless_present = "list", value_name = "RECORD")]
-    records: Vec<PathBuf>,
-    /// Fit to the records of this list as well, and to the kernels of each that it names: docs/results/map/fitted.json
-    #[arg(long, value_name = "FILE")]
-    list: Option<PathBuf>,
+    /// Tables of times (docs/results/map) and records, of one GPU model or several
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
     /// Write the constants to this file as Rust: kernel-gpu/contract/src/cost/shipped.rs
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -33,16 +29,12 @@ pub struct Options {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
-    let list = options.list.as_deref().map_or_else(|| Ok(Vec::new()), list::read)?;
-    let records = list.iter().map(|listed| &listed.record).chain(&options.records);
-    let records = records.map(|path| ("a record", path.as_path()));
-    let sources: Vec<_> = options.list.iter().map(|path| ("--list", path.as_path())).chain(records).collect();
+    let sources: Vec<_> = options.files.iter().map(|path| ("a source", path.as_path())).collect();
     let targets: Vec<_> = options.out.iter().map(|path| ("--out", path.as_path())).collect();
     files::check_targets(&targets, &sources)?;
-    let listed = list.iter().map(Listed::load);
-    let maps = listed.chain(options.records.iter().map(|path| Map::load(path))).collect::<Result<Vec<_>>>()?;
+    let all = options.files.iter().map(|path| Times::load(path)).collect::<Result<Vec<_>>>()?;
     let progress = Progress::with_rate("fitting kernels", None);
-    let fits = fit(&maps, options.folds, &|| progress.advance(1))?;
+    let fits = fit(&all, options.folds, &|| progress.advance(1))?;
     drop(progress);
     if let Some(path) = &options.out {
         files::replace(path, |file| file.write_all(source(&fits).as_bytes()))?;

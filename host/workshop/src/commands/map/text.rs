@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::map::fit::regret_of;
 use crate::map::record::{Map, Outcome, Time};
 use crate::map::summary::{AHEAD, Spread, Standing, by_ratio, by_regret, spreads, standings};
+use crate::map::times::Times;
 use comfy_table::CellAlignment;
 use contract::cost::{self, Costs};
 
@@ -34,7 +35,7 @@ pub fn map(map: &Map, worst: usize) -> String {
 
 /// How good the choice by predicted times is at these points.
 fn predicted(map: &Map) -> String {
-    let regret = |costs| regret_of(map, costs).ok().flatten();
+    let regret = |costs| regret_of(&Times::of(map, "").ok()?, costs).ok().flatten();
     let costs = Costs::find(cost::SHIPPED, &map.header.environment.device.gpu());
     match costs.and_then(|costs| Some((regret(costs)?, costs.gpu))) {
         Some((Spread { mean, highest, .. }, gpu)) => format!(

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each block writes its part to its own shared memory, in the memory of K and V; then each combines some rows of all parts. Sending the
-//! parts takes longer, by asynchronous stores as well as by bulk copies (docs/results/ladder.md, "Split keys").
+//! parts takes longer, by asynchronous stores as well as by bulk copies (docs/results/ladder.md, "Later steps").
 
 use super::context::Context;
 use super::epilogue;
