@@ -1,5 +1,5 @@
 //! Checks the Markdown documents of a workspace: link targets exist ([`links`]), named files exist ([`paths`]), and commands are
-//! accepted by their programs ([`commands`]).
+//! accepted by their programs ([`commands`]). Checks its records of measurements ([`records`]), too.
 //!
 //! Each program checks its own commands in a test, since only it knows its arguments.
 
@@ -7,6 +7,7 @@ pub mod commands;
 mod document;
 pub mod links;
 pub mod paths;
+pub mod records;
 mod tree;
 
 pub use document::Document;

@@ -58,6 +58,19 @@ impl Tree {
         documents.map(|path| Ok(Document::new(path, &fs::read_to_string(self.root.join(path))?))).collect()
     }
 
+    /// The files below `folder`, relative to the root.
+    pub fn files_in<'a>(&'a self, folder: &'a Path) -> impl Iterator<Item = &'a Path> {
+        self.files.iter().map(PathBuf::as_path).filter(move |path| path.starts_with(folder))
+    }
+
+    /// The content of the file `path`, relative to the root.
+    ///
+    /// # Errors
+    /// Those of reading a file.
+    pub fn content(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(self.root.join(path))
+    }
+
     /// Whether `path`, relative to the root, is a file or folder of the tree.
     pub fn contains(&self, path: &Path) -> bool {
         self.files.contains(path) || self.folders.contains(path)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::Parser;
 use doc_lint::commands::{self, Form};
-use doc_lint::{Document, Problem, Tree, links, paths};
+use doc_lint::{Document, Problem, Tree, links, paths, records};
 
 /// A workspace with a document and a source.
 fn workspace(text: &str) -> (Tree, Vec<Document>) {
@@ -36,6 +36,31 @@ fn the_links_of_this_workspace_lead_somewhere() {
 fn the_files_that_the_documents_of_this_workspace_name_exist() {
     let tree = Tree::read(doc_lint::workspace_root()).expect("the workspace");
     doc_lint::assert_none(&paths::check(&tree, &tree.documents().expect("its documents")));
+}
+
+#[test]
+fn the_records_of_this_workspace_are_few_and_of_clean_commits() {
+    let tree = Tree::read(doc_lint::workspace_root()).expect("the workspace");
+    let folder = Path::new("docs/results");
+    assert!(tree.files_in(folder).count() > 1, "there are no records");
+    doc_lint::assert_none(&records::check(&tree, folder).expect("records"));
+}
+
+#[test]
+fn records_of_dirty_commits_and_too_many_bytes_are_problems() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
+    let problems = || {
+        let tree = Tree::read(folder.path()).expect("a tree");
+        shown(&records::check(&tree, Path::new("")).expect("records"))
+    };
+    write("clean.json", r#"{"git_commit": "0123-dirty-not", "git_commit":null, "note": "a-dirty"}"#);
+    assert!(problems().is_empty(), "{:?}", problems());
+    write("dirty.jsonl", "{\n\"git_commit\":\"0123-dirty\"}");
+    write("large.csv", &"0".repeat(records::LIMIT));
+    let problems = problems();
+    assert!(problems[0].starts_with("dirty.jsonl:2: a record of a commit"), "{problems:?}");
+    assert!(problems.len() == 2 && problems[1].contains("over 3000000"), "{problems:?}");
 }
 
 #[test]
