@@ -1,4 +1,4 @@
-//! Report of a run: a table by rule, and every survivor.
+//! Report of a run. The page has the rules with survivors, and the survivors without a reason; the JSON has all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -311,16 +311,16 @@ impl Report {
             self.command, self.code_generator
         )?;
         writeln!(out, "| rule | {} |\n|---|{}", COLUMNS.join(" | "), "--:|".repeat(COLUMNS.len()))?;
-        for (rule, tally) in &self.rules {
+        for (rule, tally) in self.rules.iter().filter(|(_, tally)| tally.survived > 0) {
             writeln!(out, "| {rule} | {} |", tally.row().join(" | "))?;
         }
-        writeln!(out, "| **all** | {} |", self.total.row().join(" | "))?;
+        writeln!(out, "| **all {} rules** | {} |", self.rules.len(), self.total.row().join(" | "))?;
         writeln!(out, "\n## First findings\n\n| class | mutants |\n|---|--:|")?;
         for (class, count) in &self.findings {
             writeln!(out, "| {class} | {count} |")?;
         }
         writeln!(out, "\n## Survivors\n")?;
-        self.survivors.iter().try_for_each(|survivor| survivor.write_markdown(out))
+        self.unexplained().try_for_each(|survivor| survivor.write_markdown(out))
     }
 }
 
