@@ -41,8 +41,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use commands::{
-    baselines, bless, candle_test, ci, codegens, cubek, dist, doctor, mutate, package, ptx, python_test, run, test,
-    toolchain,
+    baselines, bless, candle_test, ci, codegens, cubek, dist, doctor, house, mutate, package, ptx, python_test, run,
+    test, toolchain,
 };
 use environment::{Environment, Workspace};
 
@@ -67,6 +67,7 @@ enum Task {
     #[command(subcommand)]
     RustCuda(commands::rust_cuda::Arguments),
     Doctor(doctor::Arguments),
+    House(house::Arguments),
 }
 
 /// Exit code of a task whose check failed.
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
         Task::Mutate(arguments) => arguments.run(&environment, &workspace),
         Task::Ptx(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Toolchain(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::House(arguments) => arguments.run(&workspace).map(|()| ExitCode::SUCCESS),
         Task::Doctor(arguments) => arguments.run(&environment, &workspace),
     };
     done.unwrap_or_else(|error| {

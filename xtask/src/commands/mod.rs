@@ -8,6 +8,7 @@ pub mod codegens;
 pub mod cubek;
 pub mod dist;
 pub mod doctor;
+pub mod house;
 pub mod mutate;
 pub mod package;
 pub mod ptx;
