@@ -4,7 +4,6 @@ use contract::cost;
 use contract::parts::Workspace;
 use contract::problem::Problem;
 use contract::selection::{self, Choice};
-use contract::tuned;
 use contract::variants::VARIANTS;
 
 use crate::error::Error;
@@ -15,7 +14,6 @@ use crate::gpu::Gpu;
 /// # Errors
 /// When no kernel computes the problem.
 pub fn choose(problem: &Problem, gpu: &Gpu, workspace: Workspace) -> Result<Choice<'static>, Error> {
-    let (variants, tuned) = (VARIANTS.iter().copied(), tuned::SHIPPED.iter().copied());
-    selection::choose(variants, cost::SHIPPED, tuned, problem, gpu.facts(), workspace)
+    selection::choose(VARIANTS.iter().copied(), cost::SHIPPED, problem, gpu.facts(), workspace)
         .map_err(|none| Error::Unsupported { gpu: gpu.name().to_owned(), why: none.to_string() })
 }

@@ -34,7 +34,6 @@ pub mod statistics;
 pub mod telemetry;
 pub mod timing;
 pub mod tune;
-pub mod tuned_table;
 pub mod variant;
 
 pub use numerics::{check, element, inputs, reference, rows};

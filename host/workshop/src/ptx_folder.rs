@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use contract::cost::{self, Costs};
 use contract::manifest::{Entry, FILE_NAME, FORMAT, Manifest};
 use contract::probe::Probe;
 use sha2::{Digest, Sha256};
@@ -11,19 +10,16 @@ use crate::document;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::ptx_module::PtxModule;
-use crate::tuned_table::Table;
 
 /// Environment variable that names the folder.
 pub const ENVIRONMENT_VARIABLE: &str = "FA512_PTX_DIR";
 
-/// A PTX folder that matches its manifest, with a tuned table and predicted times.
+/// A PTX folder that matches its manifest.
 #[derive(Clone, Debug)]
 pub struct PtxFolder {
     path: PathBuf,
     manifest: Manifest,
     modules: Vec<PtxModule>,
-    tuned: Table,
-    costs: &'static [Costs<'static>],
 }
 
 /// The part of every manifest that does not change with the format.
@@ -96,22 +92,7 @@ impl PtxFolder {
             Ok(PtxModule { file: module.file.clone(), text: text.into() })
         });
         let modules = modules.collect::<Result<_>>()?;
-        Ok(Self { path: path.to_owned(), manifest, modules, tuned: Table::built_in()?, costs: cost::SHIPPED })
-    }
-
-    /// The same folder with another tuned table, which then takes precedence over predicted times.
-    pub fn with_tuned(self, tuned: Table) -> Self {
-        Self { tuned, costs: &[], ..self }
-    }
-
-    /// The constants of the predicted times of its entries.
-    pub fn costs(&self) -> &'static [Costs<'static>] {
-        self.costs
-    }
-
-    /// The tuned table.
-    pub fn tuned(&self) -> &Table {
-        &self.tuned
+        Ok(Self { path: path.to_owned(), manifest, modules })
     }
 
     /// Path of the folder.

@@ -14,7 +14,6 @@ use crate::error::{Error, Result};
 use crate::launch;
 use crate::ptx_folder::PtxFolder;
 use crate::ptx_module::PtxModule;
-use crate::tuned_table::Table;
 
 /// The chosen entry.
 #[derive(Clone, Debug)]
@@ -48,27 +47,23 @@ pub fn choose<'a>(
     }
     folder.entries().try_for_each(|(entry, _)| launch::check_arguments(entry))?;
     let variants = folder.entries().map(|(entry, _)| entry.variant());
-    let (costs, tuned) = (folder.costs(), folder.tuned().rows());
-    let choice = selection::choose(variants, costs, tuned, problem, &device.gpu(), Workspace::Provided)
+    let choice = selection::choose(variants, cost::SHIPPED, problem, &device.gpu(), Workspace::Provided)
         .map_err(|none| Error::Invalid(none.to_string()))?;
     let (entry, module) = named(folder, choice.plan.variant().entry)?;
     let (brief, reason) = (choice.reason.brief().to_string(), choice.reason.to_string());
     Ok(Choice { entry, module, plan: choice.plan, brief, reason })
 }
 
-/// The name of the entry that [`choose`] would select from a folder with all variants, by the table `tuned` if given.
-/// Needs no PTX.
+/// The name of the entry that [`choose`] would select from a folder with all variants. Needs no PTX.
 ///
 /// # Errors
 /// As for [`choose`].
-pub fn among_all(problem: &Problem, device: &Device, requested: Option<&str>, tuned: Option<&Table>) -> Result<String> {
+pub fn among_all(problem: &Problem, device: &Device, requested: Option<&str>) -> Result<String> {
     if let Some(name) = requested {
         let is_there = VARIANTS.iter().any(|variant| variant.entry == name);
         return is_there.then(|| name.to_owned()).ok_or_else(|| unknown(name, VARIANTS.iter().map(|one| one.entry)));
     }
-    let built_in = Table::built_in()?;
-    let (tuned, costs) = tuned.map_or((&built_in, cost::SHIPPED), |table| (table, &[]));
-    selection::choose(VARIANTS.iter().copied(), costs, tuned.rows(), problem, &device.gpu(), Workspace::Provided)
+    selection::choose(VARIANTS.iter().copied(), cost::SHIPPED, problem, &device.gpu(), Workspace::Provided)
         .map(|choice| choice.plan.variant().entry.to_owned())
         .map_err(|none| Error::Invalid(none.to_string()))
 }

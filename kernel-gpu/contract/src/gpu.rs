@@ -3,7 +3,7 @@
 /// A GPU, real or described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gpu<'a> {
-    /// Its name, as the driver reports it; the key of the tuned table.
+    /// Its name, as the driver reports it; the key of the constants of predicted times.
     pub name: &'a str,
     /// Compute capability, such as 90 for 9.0.
     pub architecture: u32,

@@ -8,7 +8,6 @@
 
 pub mod architecture;
 pub mod args;
-pub mod class;
 pub mod config;
 pub mod cost;
 pub mod dealing;
@@ -31,7 +30,6 @@ pub mod split_keys;
 pub mod tensor;
 pub mod tensor_map;
 pub mod tile;
-pub mod tuned;
 pub mod variants;
 pub mod view;
 

@@ -1,20 +1,17 @@
-//! Chooses the variant that computes a problem on a GPU: the fastest by predicted time. Without predictions, among the variants
-//! with the narrowest tiles that hold a row: the one that the tuned table names, else the first in order of preference.
+//! Chooses the variant that computes a problem on a GPU: the fastest by predicted time. Without predictions, the first in order of
+//! preference among the variants with the narrowest tiles that hold a row.
 
 use core::cmp::Reverse;
 use core::fmt;
 
-use crate::class::ShapeClass;
-use crate::config::{Element, HEAD_DIM, Mask, Scores, WARPGROUP_ROWS};
+use crate::config::{HEAD_DIM, Mask, Scores, WARPGROUP_ROWS};
 use crate::cost::Costs;
 use crate::geometry::query_tiles;
 use crate::gpu::Gpu;
 use crate::parts::Workspace;
 use crate::plan::Plan;
 use crate::problem::Problem;
-use crate::refusal::Refusal;
 use crate::tile::{Grid, Kind as TileKind};
-use crate::tuned::{self, Row};
 use crate::variants::Variant;
 
 /// The chosen variant, planned, and the reason for the choice.
@@ -40,22 +37,8 @@ pub enum Reason<'a> {
         /// The second fastest and its predicted time, µs.
         next: Option<(&'a str, f64)>,
     },
-    /// The tuned table names it.
-    Tuned {
-        /// The row of the table.
-        row: Row<'a>,
-        /// The class of the problem, to which the row's class is the nearest.
-        class: ShapeClass,
-        /// Whether the row was measured on the same GPU model, or on another of its architecture.
-        same_model: bool,
-    },
-    /// It is the first variant that accepts the problem.
-    First {
-        /// Why the tuned table did not decide.
-        untuned: Untuned<'a>,
-        /// The problems and GPUs that the order of preference is for.
-        kind: Kind,
-    },
+    /// It is the first variant that accepts the problem, in the order of preference for such problems and GPUs.
+    First(Kind),
     /// The first in order of preference has too large tiles for packed sequences of this length; this one has the smallest
     /// tiles.
     ShortSequences {
@@ -70,8 +53,6 @@ pub enum Reason<'a> {
         tiles: u64,
         /// Multiprocessors of the GPU.
         multiprocessors: u32,
-        /// Why the tuned table did not decide.
-        untuned: Untuned<'a>,
         /// The problems and GPUs that the order of preference is for.
         kind: Kind,
     },
@@ -101,17 +82,6 @@ pub struct Kind {
     architecture: u32,
 }
 
-/// Why the tuned table did not decide.
-#[derive(Clone, Debug)]
-pub enum Untuned<'a> {
-    /// It has no row for such a GPU.
-    NoRow,
-    /// The variant that it names is not among the candidates.
-    NotThere(&'a str),
-    /// The variant that it names does not compute the problem.
-    Refused(&'a str, Refusal),
-}
-
 /// No variant computes the problem on the GPU. `Display` gives the reason for each.
 #[derive(Clone, Debug)]
 pub struct NoVariant<'p, V> {
@@ -120,23 +90,21 @@ pub struct NoVariant<'p, V> {
     gpu: Gpu<'p>,
 }
 
-/// Plans the launch of the best of `variants`, given in order of preference, for `problem` on `gpu`: by `costs`, else by the `tuned`
-/// rows among the variants with the narrowest tiles. The plan may need a workspace if one is provided and no kernel with clusters computes
-/// the problem.
+/// Plans the launch of the best of `variants`, given in order of preference, for `problem` on `gpu`: by `costs`, else
+/// the first among those with the narrowest tiles. The plan may need a workspace if one is provided and no kernel with clusters computes the
+/// problem.
 ///
 /// # Errors
 /// [`NoVariant`] when none computes the problem there.
-pub fn choose<'a, 'p, V, T>(
+pub fn choose<'a, 'p, V>(
     variants: V,
     costs: &'a [Costs<'a>],
-    tuned: T,
     problem: &'p Problem,
     gpu: &Gpu<'p>,
     workspace: Workspace,
 ) -> Result<Choice<'a>, NoVariant<'p, V>>
 where
     V: Iterator<Item = Variant<'a>> + Clone,
-    T: Iterator<Item = Row<'a>>,
 {
     // A simpler mask is faster, and so are fewer tiles.
     let simplified = &problem.simplified().with_groups_as_rows();
@@ -157,11 +125,7 @@ where
     // Without predictions, nothing says in how many parts an item would be faster.
     let choice = narrowest_columns(variants.clone(), simplified, gpu).and_then(|columns| {
         let are_narrowest = |variant: &Variant<'_>| variant.config.columns() == columns;
-        let names_narrowest = |row: &Row<'_>| {
-            let named = variants.clone().find(|variant| variant.entry == row.variant);
-            named.as_ref().is_none_or(are_narrowest)
-        };
-        choose_among(variants.clone().filter(are_narrowest), tuned.filter(names_narrowest), simplified, gpu)
+        choose_by_preference(variants.clone().filter(are_narrowest), simplified, gpu)
     });
     choice.ok_or(NoVariant { variants, problem, gpu: *gpu })
 }
@@ -179,31 +143,6 @@ fn narrowest_columns<'a>(variants: impl Iterator<Item = Variant<'a>>, problem: &
     let alike = variants.filter(|variant| variant.family() == first.family());
     let columns = |variant: Variant<'_>| variant.config.columns();
     Some(alike.map(columns).fold(columns(first), u32::min))
-}
-
-/// Plans the launch of the best of `variants`.
-fn choose_among<'a, V, T>(variants: V, tuned: T, problem: &Problem, gpu: &Gpu<'_>) -> Option<Choice<'a>>
-where
-    V: Iterator<Item = Variant<'a>> + Clone,
-    T: Iterator<Item = Row<'a>>,
-{
-    let class = ShapeClass::new(problem.shape(), problem.mask(), gpu.multiprocessors);
-    // The table's rows were measured with sequences of one length.
-    let row = if problem.packing().is_none() { tuned::find(tuned, gpu, &class) } else { None };
-    let untuned = match row {
-        None => Untuned::NoRow,
-        Some(row) => match variants.clone().find(|variant| variant.entry == row.variant) {
-            None => Untuned::NotThere(row.variant),
-            Some(named) => match Plan::new(problem, of_element(variants.clone(), named, problem.element()), gpu) {
-                Ok(plan) => {
-                    let same_model = row.gpu == gpu.name;
-                    return Some(Choice { plan, reason: Reason::Tuned { row, class, same_model } });
-                }
-                Err(refusal) => Untuned::Refused(row.variant, refusal),
-            },
-        },
-    };
-    choose_by_preference(variants, problem, gpu, untuned)
 }
 
 /// The variant with the shortest predicted time, if there is a prediction for every variant that computes the problem. Of those that
@@ -257,21 +196,8 @@ fn is_wider(variant: &Variant<'_>, other: &Variant<'_>) -> bool {
     columns(variant) > columns(other) && what(variant) == what(other)
 }
 
-/// The variant in `variants` that equals `named` except for its element type `element`; `named` itself if there is none. Both
-/// 16-bit types have the same speed.
-fn of_element<'a>(variants: impl Iterator<Item = Variant<'a>>, named: Variant<'a>, element: Element) -> Variant<'a> {
-    let what = |variant: &Variant<'_>| (variant.config, variant.sequence, variant.mask);
-    let mut alike = variants.filter(|variant| what(variant) == what(&named));
-    alike.find(|variant| variant.element == element).unwrap_or(named)
-}
-
 /// The first that computes the problem; if it has too few tiles to fill the GPU, the one of its kind with the most tiles.
-fn choose_by_preference<'a, V>(
-    variants: V,
-    problem: &Problem,
-    gpu: &Gpu<'_>,
-    untuned: Untuned<'a>,
-) -> Option<Choice<'a>>
+fn choose_by_preference<'a, V>(variants: V, problem: &Problem, gpu: &Gpu<'_>) -> Option<Choice<'a>>
 where
     V: Iterator<Item = Variant<'a>> + Clone,
 {
@@ -297,7 +223,7 @@ where
             .filter(alike)
             .min_by_key(|plan| (Reverse(tiles(plan)), plan.variant().config.grid() != Grid::OneShot));
         if let Some(plan) = smallest {
-            let reason = Reason::SmallTiles { tiles: tiles(&first), multiprocessors, untuned, kind };
+            let reason = Reason::SmallTiles { tiles: tiles(&first), multiprocessors, kind };
             return Some(Choice { plan, reason });
         }
     }
@@ -309,7 +235,7 @@ where
     {
         return Some(Choice { plan: small, reason: Reason::UnsuitedScores(unsuited) });
     }
-    Some(Choice { plan: first, reason: Reason::First { untuned, kind } })
+    Some(Choice { plan: first, reason: Reason::First(kind) })
 }
 
 /// Why the tiles of `small` suit `problem`, whose scores are changed, better than those of `large`; `None` if they do not. Measured
@@ -396,8 +322,7 @@ impl fmt::Display for Brief<'_, '_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Reason::Predicted { us, .. } => write!(formatter, "predicted {us:.1} µs"),
-            Reason::Tuned { .. } => formatter.write_str("tuned"),
-            Reason::First { .. } => formatter.write_str("preferred"),
+            Reason::First(_) => formatter.write_str("preferred"),
             Reason::ShortSequences { .. } | Reason::SmallTiles { .. } | Reason::UnsuitedScores(_) => {
                 formatter.write_str("small tiles")
             }
@@ -418,25 +343,15 @@ impl fmt::Display for Reason<'_> {
                     None => formatter.write_str(", the only one that computes it"),
                 }
             }
-            Reason::Tuned { row, class, same_model } => {
-                write!(formatter, "tuned: the fastest for {} on {}", row.class, row.gpu)?;
-                if !same_model {
-                    write!(formatter, ", which is sm_{} too", row.architecture)?;
-                }
-                match row.class == *class {
-                    true => Ok(()),
-                    false => write!(formatter, ", the nearest to {class}"),
-                }
-            }
-            Reason::First { untuned, kind } => write!(formatter, "first in order of preference {kind}{untuned}"),
+            Reason::First(kind) => write!(formatter, "first in order of preference {kind}"),
             Reason::ShortSequences { average, tile } => write!(
                 formatter,
                 "small tiles, since packed sequences of {average} rows on the average fill few of {tile}"
             ),
-            Reason::SmallTiles { tiles, multiprocessors, untuned, kind } => write!(
+            Reason::SmallTiles { tiles, multiprocessors, kind } => write!(
                 formatter,
                 "small tiles, since the GPU has {multiprocessors} multiprocessors for {tiles} tiles of the first in order of \
-                 preference {kind}{untuned}"
+                 preference {kind}"
             ),
             Reason::UnsuitedScores(unsuited) => write!(formatter, "small tiles, since {unsuited}"),
         }
@@ -458,20 +373,6 @@ impl fmt::Display for Unsuited {
 impl fmt::Display for Kind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "for sequence {}, {} mask, sm_{}", self.sequence, self.mask, self.architecture)
-    }
-}
-
-impl fmt::Display for Untuned<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Untuned::NoRow => formatter.write_str(", for which nothing was tuned"),
-            Untuned::NotThere(variant) => {
-                write!(formatter, "; the tuned table's choice is passed over: {variant} is not in this PTX")
-            }
-            Untuned::Refused(variant, refusal) => {
-                write!(formatter, "; the tuned table's choice is passed over: {variant} {refusal}")
-            }
-        }
     }
 }
 

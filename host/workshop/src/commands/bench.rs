@@ -26,7 +26,6 @@ use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::ptx_options::PtxOptions;
 use super::score_mod_options::ScoreModOptions;
-use super::tuned_option::TunedOption;
 use super::{Verdict, element_parser, gpu_for_times, layout_parser, mask_parser, named_file, output};
 use contenders::{Sources, Wanted};
 
@@ -90,8 +89,6 @@ pub struct Options {
     gpu: GpuOption,
     #[command(flatten)]
     ptx: PtxOptions,
-    #[command(flatten)]
-    tuned: TunedOption,
     /// Python to run PyTorch with, whose wheels may have what cubek-attention needs [default: python3 or python in PATH]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
@@ -173,8 +170,8 @@ pub fn run(options: &Options) -> Result<Verdict> {
     cases.iter().try_for_each(|case| case.problem().map(drop))?;
     options.gpu.apply()?;
     let target = named_file(("--json", &options.json));
-    files::check_targets(target.as_slice(), options.tuned.source().as_slice())?;
-    let folder = options.tuned.apply(options.ptx.find()?)?;
+    files::check_targets(target.as_slice(), &[])?;
+    let folder = options.ptx.find()?;
     folder.check_targets(target.as_slice())?;
     let mut gpu = gpu_for_times()?;
     let mut contenders = Sources::new(folder.clone(), options.python.clone()).open(&options.wanted())?;

@@ -19,7 +19,6 @@ pub mod run;
 pub mod sanitize;
 mod score_mod_options;
 pub mod tune;
-mod tuned_option;
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +47,7 @@ pub fn print_error(error: &Error) {
 }
 
 /// Opens a GPU to measure times on. A GPU of the simulated driver is refused, not just warned about: records outlive
-/// their warnings and end up in comparisons, plots and the tuned table.
+/// their warnings and end up in comparisons, plots and the constants of predicted times.
 fn gpu_for_times() -> Result<GpuExecutor> {
     let meaningless =
         |reason| Error::Unavailable(format!("times mean nothing in the simulator, and there is {reason}"));

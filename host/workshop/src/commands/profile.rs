@@ -18,24 +18,11 @@ use contract::view::Layout;
 use super::bench::shape;
 use super::gpu_option::GpuOption;
 use super::ptx_options::PtxOptions;
-use super::tuned_option::TunedOption;
 use super::{Verdict, element_parser, find_program, layout_parser, mask_parser, output};
 
 /// Options that describe the launch; they make no sense for a stored profile.
-const LAUNCH_OPTIONS: [&str; 12] = [
-    "gpu",
-    "variant",
-    "shape",
-    "mask",
-    "element",
-    "layout",
-    "ptx",
-    "codegen",
-    "tuned",
-    "out",
-    "clock_control",
-    "cache_control",
-];
+const LAUNCH_OPTIONS: [&str; 11] =
+    ["gpu", "variant", "shape", "mask", "element", "layout", "ptx", "codegen", "out", "clock_control", "cache_control"];
 
 /// Profile one launch with Nsight Compute and show six numbers.
 #[derive(clap::Args)]
@@ -61,8 +48,6 @@ pub struct Options {
     gpu: GpuOption,
     #[command(flatten)]
     ptx: PtxOptions,
-    #[command(flatten)]
-    tuned: TunedOption,
 
     /// Whether ncu locks the clocks
     #[arg(long, value_enum, default_value_t = ClockControl::Base, help_heading = "Nsight Compute")]
@@ -155,7 +140,7 @@ impl Session {
         let shape = options.shape;
         let Options { mask, element, layout, .. } = *options;
         let case = Case::plain(shape, element, mask, layout);
-        let folder = options.tuned.apply(options.ptx.find()?)?;
+        let folder = options.ptx.find()?;
         // Opened only to identify the GPU; the launch happens in a separate process.
         let device = open(DeviceChoice::Gpu, sim::DEFAULT_ARCHITECTURE)?.executor.device().clone();
         let kernel =

@@ -29,7 +29,6 @@ use super::gpu_option::GpuOption;
 use super::progress::{self, Progress};
 use super::ptx_options::PtxOptions;
 use super::score_mod_options::ScoreModOptions;
-use super::tuned_option::TunedOption;
 use super::{
     Verdict, alignment_parser, architecture, element_parser, layout_parser, mask_parser, named_file, output, window,
 };
@@ -154,8 +153,6 @@ pub struct Options {
     variant: Option<String>,
     #[command(flatten)]
     ptx: PtxOptions,
-    #[command(flatten)]
-    tuned: TunedOption,
 
     /// Folder of the kernels' sources, to show the source lines of findings [default: the current folder and its parents]
     #[arg(long, value_name = "FOLDER", help_heading = "Device")]
@@ -187,7 +184,7 @@ fn targets(options: &Options) -> Vec<(&'static str, &Path)> {
 /// The files that are read.
 fn sources(options: &Options) -> Vec<(&'static str, &Path)> {
     let tensors = [("--q", &options.q), ("--k", &options.k), ("--v", &options.v)];
-    tensors.into_iter().filter_map(named_file).chain(options.tuned.source()).collect()
+    tensors.into_iter().filter_map(named_file).collect()
 }
 
 /// Carries out the command.
@@ -198,7 +195,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     if options.print_entry {
         return print_entry(options, device, inputs.problem());
     }
-    let folder = options.tuned.apply(options.ptx.find()?)?;
+    let folder = options.ptx.find()?;
     folder.check_targets(&targets(options))?;
     let mut opened = open(device, options.arch)?;
     let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
@@ -214,9 +211,8 @@ pub fn run(options: &Options) -> Result<Verdict> {
 fn print_entry(options: &Options, device: DeviceChoice, problem: &Problem) -> Result<Verdict> {
     if !options.ptx.is_given() {
         let opened = open(device, options.arch)?;
-        let tuned = options.tuned.table()?;
         let device = opened.executor.device();
-        let entry = variant::among_all(problem, device, options.variant.as_deref(), tuned.as_ref())?;
+        let entry = variant::among_all(problem, device, options.variant.as_deref())?;
         output::print(&format!("{entry}\n"))?;
     }
     Ok(Verdict::Pass)

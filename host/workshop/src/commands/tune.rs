@@ -4,7 +4,6 @@ mod listener;
 mod plan;
 mod restart;
 mod run;
-mod table;
 mod text;
 
 use std::path::PathBuf;
@@ -15,10 +14,10 @@ use crate::tune::record::Record;
 
 use super::{Verdict, output};
 
-/// Find the tile configurations that are fastest on a GPU: plan, compile (cargo xtask ptx --variants), run, keep.
+/// Find the tile configurations that are fastest on a GPU: plan, compile (cargo xtask ptx --variants), run, ship.
 #[derive(clap::Args)]
 #[command(after_help = "\
-From plan to table, on two machines:
+From plan to launch, on two machines:
 
   fa512 tune plan --out plan.json
       on any machine: choose the candidates
@@ -26,8 +25,8 @@ From plan to table, on two machines:
       where Rust is installed: compile them
   fa512 tune run --plan plan.json --ptx candidates --out record.jsonl --minutes 30
       on the GPU: check, measure, decide
-  fa512 tune table record.jsonl --out host/workshop/tuned.json
-      keep the winners
+  fa512 map run --variants all --out map.jsonl; fa512 map fit map.jsonl --out kernel-gpu/contract/src/cost/shipped.rs
+      once the winners are lines of kernel-gpu/contract/src/variants.rs: predict their times, by which launches choose
 
 Exit codes: 0 done, 2 could not run (or interrupted; the same command goes on).")]
 pub struct Options {
@@ -41,7 +40,6 @@ enum Command {
     Run(Box<run::Options>),
     Merge(MergeOptions),
     Show(ShowOptions),
-    Table(table::Options),
 }
 
 /// Merge the records of shards (--shard) into one, which `fa512 tune run` without --shard continues
@@ -75,7 +73,6 @@ pub fn run(options: &Options) -> Result<Verdict> {
             output::print_wrapped(&text::results(&Record::load(&options.record)?, options.top))?;
             Ok(Verdict::Pass)
         }
-        Command::Table(options) => table::run(options),
     }
 }
 

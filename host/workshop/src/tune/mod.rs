@@ -2,10 +2,9 @@
 //!
 //! A candidate is a point of the search [`space`] that passes the [`gates`] into a [`plan`]. `cargo xtask ptx
 //! --variants` compiles it, and on the GPU a [`search`] measures it against the incumbent, group by group ([`lab`]).
-//! Measurements go to a [`record`] that a later run can continue, and winners into a [table](crate::tuned_table) that
-//! selection reads.
+//! Measurements go to a [`record`] that a later run can continue. A winner becomes a line of the variant list, and its predicted time is
+//! fitted to a [map](crate::map).
 
-mod adoption;
 pub mod features;
 pub mod gates;
 pub mod lab;

@@ -135,10 +135,8 @@ fn what_other_commands_printed() {
 }
 
 #[test]
-fn records_and_tables_of_the_tuner() {
+fn records_and_spaces_of_the_tuner() {
     withstands(&of_repository("host/workshop/tests/records/tuning.jsonl"), "tune show FILE");
-    withstands(&of_repository("host/workshop/tests/records/tuning.jsonl"), "tune table FILE --out OUT");
-    withstands(&of_repository("host/workshop/tuned.json"), "tune table --tuned FILE");
     let folder = TempDir::new().unwrap();
     let space = folder.path().join("space.toml");
     std::fs::write(&space, small_space()).unwrap();

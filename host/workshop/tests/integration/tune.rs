@@ -39,13 +39,10 @@ fn files_of_another_kind_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan(folder.path());
     let out = folder.path().join("out").display().to_string();
-    for arguments in [&["merge", plan.as_str(), "--out", out.as_str()] as &[&str], &["show", &plan], &["table", &plan]]
-    {
+    for arguments in [&["merge", plan.as_str(), "--out", out.as_str()] as &[&str], &["show", &plan]] {
         let message = refusal(fa512(&["tune"]).args(arguments));
         assert!(message.contains("plan.json") && message.contains("not a tuning record"), "{arguments:?}: {message}");
     }
-    let message = refusal(&mut fa512(&["run", "--device", "sim", "--seq", "17", "--tuned", &plan]));
-    assert!(message.contains("holds a fa512-tuning-plan, not a tuned table"), "{message}");
 }
 
 #[test]
@@ -61,16 +58,10 @@ fn an_unknown_family_architecture_or_space_is_refused() {
 }
 
 #[test]
-fn a_recorded_sweep_is_shown_and_makes_a_table() {
+fn a_recorded_sweep_is_shown() {
     let record = of_repository("host/workshop/tests/records/tuning.jsonl");
     let shown = text(&output(fa512(&["tune", "show", "--top", "2"]).arg(&record), 0).stdout);
     for expected in ["NVIDIA H200, 177 trials, searched by exhaustive", "4x8x512 causal", " new: ", " stays: "] {
         assert!(shown.contains(expected), "{expected:?} is missing in:\n{shown}");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let table = folder.path().join("tuned.json");
-    let shown = text(&output(fa512(&["tune", "table", "--out"]).arg(&table).arg(&record), 0).stdout);
-    assert!(shown.contains("sequence 512, causal mask, up to 0.25 heads a multiprocessor"), "{shown}");
-    let again = text(&output(fa512(&["tune", "table", "--tuned"]).arg(&table), 0).stdout);
-    assert_eq!(again, shown, "the table is read as it was written");
 }

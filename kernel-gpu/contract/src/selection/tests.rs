@@ -1,7 +1,7 @@
 extern crate std;
 
 use super::*;
-use crate::config::{Family, Mask, Scores, Sequence};
+use crate::config::{Element, Family, Mask, Scores, Sequence};
 use crate::cost::{Constants, KernelClass, LastRound, Placement, SHIPPED};
 use crate::packed::Packing;
 use crate::problem::{ScoreMod, Shape, Slopes, Window};
@@ -59,31 +59,11 @@ fn problem(batch: u32) -> Problem {
     Problem::new(Shape::new(batch, 8, 1024), Mask::Full, Layout::Bhsd).unwrap()
 }
 
-/// A table row with `variant` as the fastest for batch 64 on an H200.
-fn tuned(variant: &str) -> Row<'_> {
-    let class = ShapeClass::new(problem(64).shape(), Mask::Full, MULTIPROCESSORS);
-    Row { gpu: "NVIDIA H200", architecture: 90, class, variant }
-}
-
-fn chosen(row: Option<Row<'static>>, gpu: &Gpu<'_>, batch: u32) -> (&'static str, String) {
+fn chosen(gpu: &Gpu<'_>, batch: u32) -> (&'static str, String) {
     let problem = problem(batch);
-    let choice = choose(variants().into_iter(), &[], row.into_iter(), &problem, gpu, Workspace::None);
+    let choice = choose(variants().into_iter(), &[], &problem, gpu, Workspace::None);
     let choice = choice.unwrap_or_else(|none| panic!("{none}"));
     (choice.plan.variant().entry, choice.reason.to_string())
-}
-
-#[test]
-fn the_tuned_table_decides_and_the_reason_says_what_it_rests_on() {
-    let (name, reason) = chosen(Some(tuned("small")), &gpu("NVIDIA H200", 90), 64);
-    assert_eq!(name, "small");
-    assert_eq!(
-        reason,
-        "tuned: the fastest for sequences up to 1024, full mask, up to 4 heads a multiprocessor on NVIDIA H200"
-    );
-    let (name, reason) = chosen(Some(tuned("small")), &gpu("NVIDIA H100", 90), 1);
-    assert_eq!(name, "small");
-    assert!(reason.contains("NVIDIA H200, which is sm_90 too"), "{reason}");
-    assert!(reason.contains("the nearest to sequences up to 1024, full mask, up to 0.0625 heads"), "{reason}");
 }
 
 #[test]
@@ -91,7 +71,7 @@ fn a_window_as_wide_as_the_sequences_is_none() {
     let window = |left, right| problem(64).with_window(Window { left: Some(left), right: Some(right) });
     let chosen = |problem: &Problem| {
         let variants = VARIANTS.iter().copied();
-        let choice = choose(variants, &[], None.into_iter(), problem, &gpu("NVIDIA H200", 90), Workspace::None);
+        let choice = choose(variants, &[], problem, &gpu("NVIDIA H200", 90), Workspace::None);
         choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().mask
     };
     assert_eq!(chosen(&window(1023, 1023)), Mask::Full);
@@ -100,27 +80,25 @@ fn a_window_as_wide_as_the_sequences_is_none() {
 }
 
 #[test]
-fn a_gpu_that_was_never_tuned_gets_the_first_in_order_of_preference() {
-    let (name, reason) = chosen(Some(tuned("small")), &gpu("NVIDIA L4", 89), 64);
+fn a_gpu_without_predictions_gets_the_first_in_order_of_preference() {
+    let (name, reason) = chosen(&gpu("NVIDIA L4", 89), 64);
     assert_eq!(name, "large");
-    let expected = "first in order of preference for sequence 1024, full mask, sm_89, for which nothing was tuned";
-    assert_eq!(reason, expected);
+    assert_eq!(reason, "first in order of preference for sequence 1024, full mask, sm_89");
 }
 
 #[test]
-fn without_a_table_few_heads_get_small_tiles() {
-    let (name, reason) = chosen(None, &gpu("NVIDIA L4", 89), 4);
+fn without_predictions_few_heads_get_small_tiles() {
+    let (name, reason) = chosen(&gpu("NVIDIA L4", 89), 4);
     assert_eq!(name, "small");
     assert!(reason.contains("132 multiprocessors for 128 tiles of the first"), "{reason}");
-    assert_eq!(chosen(None, &gpu("NVIDIA L4", 89), 5).0, "large", "160 tiles fill it");
+    assert_eq!(chosen(&gpu("NVIDIA L4", 89), 5).0, "large", "160 tiles fill it");
 }
 
 #[test]
 fn among_small_tiles_those_of_a_one_shot_grid_come_first() {
     let variants = variants_of_either_grid().into_iter();
     let (problem, gpu) = (problem(4), gpu("NVIDIA H200", 90));
-    let choice = choose(variants, &[], None.into_iter(), &problem, &gpu, Workspace::None)
-        .unwrap_or_else(|none| panic!("{none}"));
+    let choice = choose(variants, &[], &problem, &gpu, Workspace::None).unwrap_or_else(|none| panic!("{none}"));
     assert_eq!(choice.plan.variant().entry, "small");
 }
 
@@ -149,13 +127,12 @@ fn the_variant_that_is_expected_to_be_the_fastest_is_chosen_with_its_time() {
     let costs = [Costs { gpu: "NVIDIA H100", architecture: 90, kernels: &kernels }];
     let chosen = |name, batch| {
         let (problem, gpu) = (problem(batch), gpu(name, 90));
-        let choice =
-            choose(variants().into_iter(), &costs, Some(tuned("small")).into_iter(), &problem, &gpu, Workspace::None);
+        let choice = choose(variants().into_iter(), &costs, &problem, &gpu, Workspace::None);
         let choice = choice.unwrap_or_else(|none| panic!("{none}"));
         (choice.plan.variant().entry.to_string(), choice.reason.to_string())
     };
     let (entry, reason) = chosen("NVIDIA H100", 64);
-    assert_eq!(entry, "large", "whatever the table says");
+    assert_eq!(entry, "large");
     assert_eq!(reason, "expected to take 182.7 µs, the next, small, 331.1");
     let (entry, reason) = chosen("NVIDIA H200", 1);
     assert_eq!(entry, "small");
@@ -163,16 +140,16 @@ fn the_variant_that_is_expected_to_be_the_fastest_is_chosen_with_its_time() {
 }
 
 #[test]
-fn the_table_decides_where_a_variant_has_no_constants() {
+fn nothing_is_predicted_where_a_variant_has_no_constants() {
     let variants = variants();
     let kernels = constants(&variants);
     let costs = [Costs { gpu: "NVIDIA H100", architecture: 90, kernels: &kernels }];
     let config = Configuration::Sm90Tma(Sm90Tma::new(1, 4));
     let all = [variants[0], variants[1], Variant { entry: "other kind", config, ..variants[0] }];
     let (problem, gpu) = (problem(64), gpu("NVIDIA H200", 90));
-    let choice = choose(all.into_iter(), &costs, Some(tuned("small")).into_iter(), &problem, &gpu, Workspace::None);
+    let choice = choose(all.into_iter(), &costs, &problem, &gpu, Workspace::None);
     let choice = choice.unwrap_or_else(|none| panic!("{none}"));
-    assert!(choice.reason.to_string().starts_with("tuned: "), "{}", choice.reason);
+    assert!(choice.reason.to_string().starts_with("first in order of preference "), "{}", choice.reason);
 }
 
 #[test]
@@ -181,14 +158,7 @@ fn short_packed_sequences_get_small_tiles() {
     let chosen = |sequences| {
         let problem = Problem::new(Shape::new(1, 8, 38_400), Mask::Full, Layout::Bshd).unwrap();
         let problem = problem.packed(Packing::new(sequences, 512)).unwrap();
-        let choice = choose(
-            packed.into_iter(),
-            &[],
-            Some(tuned("small")).into_iter(),
-            &problem,
-            &gpu("NVIDIA H200", 90),
-            Workspace::None,
-        );
+        let choice = choose(packed.into_iter(), &[], &problem, &gpu("NVIDIA H200", 90), Workspace::None);
         let choice = choice.unwrap_or_else(|none| panic!("{none}"));
         (choice.plan.variant().entry, choice.reason.to_string())
     };
@@ -197,15 +167,14 @@ fn short_packed_sequences_get_small_tiles() {
     assert_eq!(reason, "small tiles, since packed sequences of 381 rows on the average fill few of 256");
     let (name, reason) = chosen(100);
     assert_eq!(name, "large", "384 rows are enough");
-    assert!(reason.contains("for which nothing was tuned"), "rows of the table are of one length: {reason}");
+    assert!(reason.starts_with("first in order of preference "), "{reason}");
 }
 
 /// Rows of the tile for 64 packed sequences of `average` rows, of 12 heads: as many as there are in `docs/results/packed.md`.
 fn packed_tile(architecture: u32, head_dim: u32, mask: Mask, (heads, average): (u32, u32)) -> u32 {
     let shape = Shape::new(1, heads, 64 * average).with_head_dim(head_dim);
     let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().packed(Packing::new(64, average)).unwrap();
-    let choice =
-        choose(VARIANTS.iter().copied(), &[], None.into_iter(), &problem, &gpu("", architecture), Workspace::None);
+    let choice = choose(VARIANTS.iter().copied(), &[], &problem, &gpu("", architecture), Workspace::None);
     choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().config.block_m()
 }
 
@@ -250,8 +219,7 @@ fn changed_scores_get_large_tiles_where_those_are_even_and_aligned() {
     let chosen = |(batch, heads, sequence), mask, score_mod: ScoreMod| {
         let problem = Problem::new(Shape::new(batch, heads, sequence), mask, Layout::Bhsd).unwrap();
         let problem = problem.with_score_mod(score_mod).unwrap();
-        let choice =
-            choose(VARIANTS.iter().copied(), SHIPPED, None.into_iter(), &problem, &gpu("", 90), Workspace::None);
+        let choice = choose(VARIANTS.iter().copied(), SHIPPED, &problem, &gpu("", 90), Workspace::None);
         let choice = choice.unwrap_or_else(|none| panic!("{none}"));
         (choice.plan.variant().config.block_m(), choice.reason.to_string())
     };
@@ -271,33 +239,7 @@ fn changed_scores_get_large_tiles_where_those_are_even_and_aligned() {
 }
 
 #[test]
-fn the_tuned_table_counts_for_both_element_types() {
-    let element = Element::Bf16;
-    let bf16 = |variant: Variant<'static>, entry| Variant { entry, element, ..variant };
-    let [large, small] = variants();
-    let all = [large, small, bf16(large, "large_bf16"), bf16(small, "small_bf16")];
-    let problem = problem(64).with_element(element);
-    let choice = choose(
-        all.into_iter(),
-        &[],
-        Some(tuned("small")).into_iter(),
-        &problem,
-        &gpu("NVIDIA H200", 90),
-        Workspace::None,
-    );
-    let choice = choice.unwrap_or_else(|none| panic!("{none}"));
-    assert_eq!(choice.plan.variant().entry, "small_bf16");
-}
-
-#[test]
-fn a_tuned_variant_that_is_not_there_is_passed_over_with_a_word() {
-    let (name, reason) = chosen(Some(tuned("gone")), &gpu("NVIDIA H200", 90), 64);
-    assert_eq!(name, "large");
-    assert!(reason.contains("the tuned table's choice is passed over: gone is not in this PTX"), "{reason}");
-}
-
-#[test]
-fn without_predictions_the_narrowest_tiles_that_hold_a_row_are_chosen_whatever_is_tuned() {
+fn without_predictions_the_narrowest_tiles_that_hold_a_row_are_chosen() {
     let of_columns = |entry, columns| {
         let [large, _] = variants();
         let Configuration::Sm80(tile) = large.config else { panic!("tiles of the sm_80 family") };
@@ -310,11 +252,10 @@ fn without_predictions_the_narrowest_tiles_that_hold_a_row_are_chosen_whatever_i
     let chosen = |costs, head_dim| {
         let shape = problem(64).shape().with_head_dim(head_dim);
         let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
-        let tuned = Some(tuned("small")).into_iter();
-        let choice = choose(all.into_iter(), costs, tuned, &problem, &gpu("NVIDIA H200", 90), Workspace::None);
+        let choice = choose(all.into_iter(), costs, &problem, &gpu("NVIDIA H200", 90), Workspace::None);
         choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().entry
     };
-    for (head_dim, entry) in [(8, "narrow"), (32, "narrow"), (40, "small"), (72, "wide")] {
+    for (head_dim, entry) in [(8, "narrow"), (32, "narrow"), (40, "large"), (72, "wide")] {
         assert_eq!(chosen(&[], head_dim), entry, "{head_dim}");
     }
     assert_eq!(chosen(&costs, 8), "wide", "of equal predictions the first");
@@ -330,7 +271,7 @@ fn tiles_with_tensor_maps_are_no_wider_than_a_row_needs() {
         let shape = Shape::new(1, heads, sequence).with_head_dim(96);
         let problem = Problem::new(shape, mask, Layout::Bhsd).unwrap();
         let gpu = gpu("NVIDIA H200", 90);
-        let choice = choose(VARIANTS.iter().copied(), SHIPPED, None.into_iter(), &problem, &gpu, Workspace::None);
+        let choice = choose(VARIANTS.iter().copied(), SHIPPED, &problem, &gpu, Workspace::None);
         let config = choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().config;
         assert_eq!(
             (config.uses_tensor_maps(), config.columns()),
@@ -347,7 +288,7 @@ fn wide_tiles_of_the_preferred_family_come_before_narrow_ones_of_another() {
         let shape = Shape::new(1, 8, 38_400).with_head_dim(96);
         let problem = Problem::new(shape, Mask::Full, Layout::Bshd).unwrap().packed(Packing::new(75, 512)).unwrap();
         let variants = VARIANTS.iter().copied().filter(|one| one.family() == Family::Sm80 || !is_exact(one));
-        let choice = choose(variants, &[], None.into_iter(), &problem, &gpu("", architecture), Workspace::None);
+        let choice = choose(variants, &[], &problem, &gpu("", architecture), Workspace::None);
         let variant = choice.unwrap_or_else(|none| panic!("{none}")).plan.variant();
         (variant.family(), variant.config.columns())
     };
@@ -359,8 +300,7 @@ fn wide_tiles_of_the_preferred_family_come_before_narrow_ones_of_another() {
 fn a_row_wider_than_every_tile_is_refused_by_all_with_their_columns() {
     let shape = Shape::new(1, 8, 1024).with_head_dim(72);
     let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
-    let refused =
-        choose(variants().into_iter(), &[], None.into_iter(), &problem, &gpu("NVIDIA L4", 89), Workspace::None);
+    let refused = choose(variants().into_iter(), &[], &problem, &gpu("NVIDIA L4", 89), Workspace::None);
     let message = refused.expect_err("tiles of 64 columns").to_string();
     assert!(message.contains("large computes a head_dim of at most 64, the problem's is 72"), "{message}");
 }
@@ -368,7 +308,7 @@ fn a_row_wider_than_every_tile_is_refused_by_all_with_their_columns() {
 #[test]
 fn where_no_variant_fits_each_says_why_not() {
     let (problem, gpu) = (problem(1), gpu("NVIDIA T4", 75));
-    let message = match choose(variants().into_iter(), &[], None.into_iter(), &problem, &gpu, Workspace::None) {
+    let message = match choose(variants().into_iter(), &[], &problem, &gpu, Workspace::None) {
         Err(none) => none.to_string(),
         Ok(choice) => panic!("sm_75 is too old for {}", choice.plan.variant().entry),
     };
@@ -381,7 +321,7 @@ fn a_workspace_is_used_where_it_is_provided_and_worth_it() {
     let choose = |shape: Shape, workspace| {
         let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
         let gpu = gpu("NVIDIA A100", 80);
-        let choice = choose(VARIANTS.iter().copied(), SHIPPED, None.into_iter(), &problem, &gpu, workspace);
+        let choice = choose(VARIANTS.iter().copied(), SHIPPED, &problem, &gpu, workspace);
         choice.unwrap_or_else(|none| panic!("{none}")).plan.workspace_bytes()
     };
     let few_queries = Shape::new(1, 2, 4).with_kv_sequence(10_000);
@@ -391,7 +331,7 @@ fn a_workspace_is_used_where_it_is_provided_and_worth_it() {
     let problem = Problem::new(few_queries, Mask::Full, Layout::Bhsd).unwrap();
     let hopper = gpu("NVIDIA H100 80GB HBM3", 90);
     let all = VARIANTS.iter().copied();
-    let choice = super::choose(all, SHIPPED, None.into_iter(), &problem, &hopper, Workspace::Provided);
+    let choice = super::choose(all, SHIPPED, &problem, &hopper, Workspace::Provided);
     let plan = choice.unwrap_or_else(|none| panic!("{none}")).plan;
     assert_eq!((plan.variant().family(), plan.workspace_bytes()), (Family::Sm90a, 0), "clusters need none");
 }

@@ -23,7 +23,7 @@ use crate::record::{Case, Ceilings, Kernel, RunProtocol};
 use crate::telemetry::Monitor;
 use crate::timing::Protocol;
 use contract::config::{Element, Mask, Sequence};
-use contract::cost::Costs;
+use contract::cost::{self, Costs};
 use contract::manifest::Entry;
 use contract::problem::Shape;
 use contract::view::Layout;
@@ -37,7 +37,6 @@ use crate::commands::gpu_option::GpuOption;
 use crate::commands::interrupt::stop_on_interrupt;
 use crate::commands::progress::Progress;
 use crate::commands::ptx_options::PtxOptions;
-use crate::commands::tuned_option::TunedOption;
 use crate::commands::{Verdict, element_parser, gpu_for_times, layout_parser, mask_parser, output};
 
 /// Bootstrap resamples; a map does not keep intervals.
@@ -122,8 +121,6 @@ pub struct Options {
     gpu: GpuOption,
     #[command(flatten)]
     ptx: PtxOptions,
-    #[command(flatten)]
-    tuned: TunedOption,
     /// Python to run PyTorch with [default: python3 or python in PATH]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
@@ -171,7 +168,7 @@ impl Options {
     /// `cases` in measuring order: the requested shapes first.
     fn in_order(&self, cases: Vec<Case>, folder: &PtxFolder, device: &Device) -> Vec<Case> {
         let gpu = device.gpu();
-        let costs = Costs::find(folder.costs(), &gpu).filter(|_| self.unsure);
+        let costs = Costs::find(cost::SHIPPED, &gpu).filter(|_| self.unsure);
         let Some(costs) = costs else { return cases };
         let variants = || folder.entries().map(|(entry, _)| entry.variant());
         let lead = |case: &Case| doubt::lead(&case.problem().ok()?, variants(), costs, &gpu);
@@ -201,7 +198,7 @@ impl Options {
 pub fn run(options: &Options) -> Result<Verdict> {
     options.gpu.apply()?;
     files::check_target(&options.out)?;
-    let folder = options.tuned.apply(options.ptx.find()?)?;
+    let folder = options.ptx.find()?;
     let mut gpu = gpu_for_times()?;
     let mut sources = Sources::new(folder.clone(), options.python.clone());
     let always = sources.open(&options.wanted())?;

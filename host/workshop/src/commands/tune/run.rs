@@ -25,6 +25,7 @@ use crate::tune::plan::Plan;
 use crate::tune::record::{Header, Journal, Record};
 use crate::tune::session::{End, Session};
 use crate::tune::task::{Participant, Shard, Task};
+use contract::cost;
 use contract::manifest::Entry;
 use contract::selection;
 use contract::variants::VARIANTS;
@@ -37,7 +38,6 @@ use crate::commands::compare::percent;
 use crate::commands::fuzz::minutes;
 use crate::commands::gpu_option::GpuOption;
 use crate::commands::interrupt::stop_on_interrupt;
-use crate::commands::tuned_option::TunedOption;
 use crate::commands::{Verdict, gpu_for_times, output};
 
 /// Check and measure the compiled candidates on a GPU; the fastest must beat the incumbent
@@ -84,15 +84,13 @@ pub struct Options {
     check_heads: u32,
     #[command(flatten)]
     gpu: GpuOption,
-    #[command(flatten)]
-    tuned: TunedOption,
 }
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
     options.gpu.apply()?;
     let plan = Plan::load(&options.plan)?;
-    let folder = options.tuned.apply(PtxFolder::open(&options.ptx)?)?;
+    let folder = PtxFolder::open(&options.ptx)?;
     let gpu = gpu_for_times()?;
     let tasks = tasks(&plan, &folder, gpu.device(), options.shard.unwrap_or(Shard::WHOLE))?;
     let monitor = Monitor::new(gpu.device());
@@ -178,8 +176,7 @@ fn incumbent(plan: &Plan, folder: &PtxFolder, device: &Device, case: &Case) -> R
     let problem = case.problem()?;
     let entries = folder.entries().map(|(entry, _)| entry);
     let shipped = entries.filter(|entry| plan.incumbents.contains(&entry.name)).map(Entry::variant);
-    let (costs, tuned) = (folder.costs(), folder.tuned().rows());
-    let choice = selection::choose(shipped, costs, tuned, &problem, &device.gpu(), Workspace::Provided).map_err(|error| {
+    let choice = selection::choose(shipped, cost::SHIPPED, &problem, &device.gpu(), Workspace::Provided).map_err(|error| {
         Error::Invalid(format!(
             "{case} has no incumbent in {}: {error}\n(cargo xtask ptx --variants of this plan compiles the shipped variants, too)",
             folder.path().display()
@@ -211,7 +208,6 @@ fn report(options: &Options, plan: &Plan, record: &Record, end: End) -> Result<V
         (_, Some(_)) => shown += "\nnext: fa512 tune merge, with the records of the other parts\n",
         (_, None) => {
             shown += &new_variants(plan, record);
-            shown += &format!("\nnext: fa512 tune table {path} --out host/workshop/tuned.json\n");
         }
     }
     output::print(&shown)?;
@@ -229,6 +225,9 @@ fn new_variants(plan: &Plan, record: &Record) -> String {
     let lines: String = new.map(|candidate| format!("    {}\n", candidate.listing())).collect();
     match lines.is_empty() {
         true => lines,
-        false => format!("\nto ship, lines of kernel-gpu/contract/src/variants.rs:\n{lines}"),
+        false => format!(
+            "\nto ship, lines of kernel-gpu/contract/src/variants.rs:\n{lines}\nnext, with these lines: fa512 map run --variants \
+             all, and fa512 map fit: predicted times choose what is launched\n"
+        ),
     }
 }

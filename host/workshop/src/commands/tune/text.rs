@@ -1,4 +1,4 @@
-//! Plans, results and tuned tables as text.
+//! Plans and results as text.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,7 +7,6 @@ use crate::record::Case;
 use crate::statistics::Interval;
 use crate::tune::plan::{Plan, SiftedSpace};
 use crate::tune::record::{Decision, Outcome, Record, Trial};
-use crate::tuned_table::Table;
 use comfy_table::CellAlignment;
 use contract::config::Sequence;
 
@@ -140,34 +139,6 @@ fn failures(record: &Record) -> String {
     });
     let failed: String = failed.collect();
     if failed.is_empty() { failed } else { format!("\n{failed}") }
-}
-
-/// The tuned table.
-pub fn table(table: &Table) -> String {
-    if table.gpus.is_empty() {
-        return "no GPU was tuned for: variants are chosen in order of preference\n".into();
-    }
-    let mut text = String::new();
-    for gpu in &table.gpus {
-        let mut rows = output::table();
-        rows.set_header(["class", "variant", "measured with", "against"]);
-        for tuned in &gpu.classes {
-            let against = tuned.against.as_ref().map_or("-".to_owned(), |against| {
-                let Interval { low, high } = against.interval;
-                format!("{:.3} ({low:.3} to {high:.3}) of {}", against.ratio, against.variant)
-            });
-            rows.add_row([tuned.class.to_string(), tuned.variant.clone(), tuned.case.to_string(), against]);
-        }
-        let _ = writeln!(
-            text,
-            "{}, sm_{}, {} multiprocessors\n{}",
-            gpu.name,
-            gpu.architecture,
-            gpu.multiprocessors,
-            output::fitted(rows)
-        );
-    }
-    text
 }
 
 #[cfg(test)]
