@@ -14,8 +14,6 @@ macro_rules! kernel_of {
             type Sequence = $sequence;
             type Mask = $mask;
             type ScoreMod = score_mod_of!($scores, $kind, $sequence);
-            const RESCALE_THRESHOLD: u32 = contract::tile::Configuration::$kind(TILE).rescale_threshold();
-            const EXCHANGE: bool = matches!(TILE.epilogue, contract::tile::Epilogue::Exchange);
         }
     };
 }
@@ -58,23 +56,6 @@ macro_rules! entry {
                     { TILE.m_tiles() },
                     { TILE.k_steps() },
                     { TILE.k_steps_together() },
-                    { TILE.stages },
-                >(&args);
-            }
-        }
-    };
-    (Sm90CpAsync $entry:ident, $element:ident, $sequence:ty, $mask:ty, $scores:tt, $tile:expr) => {
-        #[cfg(feature = "sm_90a")]
-        kernel! {
-            fn $entry(args: ForwardArgs) {
-                kernel_of!(Sm90CpAsync: $tile, $element, $sequence, $mask, $scores);
-
-                sm90::forward::<
-                    Entry,
-                    { TILE.block_m() },
-                    { TILE.block_n },
-                    { TILE.n_tiles() },
-                    { TILE.k_steps() },
                     { TILE.stages },
                 >(&args);
             }
@@ -124,7 +105,7 @@ contract::for_every_variant!(entries);
 mod shipped {
     pub use contract::args::ForwardArgs;
     #[allow(unused_imports, reason = "each architecture's entries are of its own kinds")]
-    pub use contract::tile::{Sm80, Sm90CpAsync, Sm90Tma};
+    pub use contract::tile::{Sm80, Sm90Tma};
 
     pub(crate) use crate::device::attention::kernel::Kernel;
     pub use crate::device::attention::{bias, head_dim, mask, score_mod, sequence};
@@ -132,7 +113,7 @@ mod shipped {
     #[cfg(feature = "sm_80")]
     pub(crate) use crate::device::sm80;
     #[cfg(feature = "sm_90a")]
-    pub(crate) use crate::device::sm90::{self, tma};
+    pub(crate) use crate::device::sm90::tma;
     pub(crate) use crate::shared_tile;
 }
 
@@ -147,13 +128,11 @@ mod candidates {
     use crate::device::sm80;
     #[cfg(feature = "sm_90a")]
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
-    use crate::device::sm90::{self, tma};
+    use crate::device::sm90::tma;
     use crate::shared_tile;
     use contract::args::ForwardArgs;
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
-    use contract::tile::{
-        BiasTiles::*, Epilogue::*, Grid::*, Keys::*, Overlap::*, Queries::*, Rescale::*, Sm80, Sm90CpAsync, Sm90Tma,
-    };
+    use contract::tile::{BiasTiles::*, Epilogue::*, Grid::*, Keys::*, Overlap::*, Rescale::*, Sm80, Sm90Tma};
 
     include!(env!("FA512_CANDIDATES"));
 }

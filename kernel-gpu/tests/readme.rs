@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::path::Path;
 
 use contract::config;
-use contract::tile::{Epilogue, Sm80, Sm90Tma};
+use contract::tile::{Sm80, Sm90Tma};
 use contract::variants::tiles;
 use element::Element;
 use kernel::Kernel;
@@ -140,8 +140,6 @@ impl<M: Tiles> Kernel for Entry<M> {
     type Sequence = Exact;
     type Mask = M;
     type ScoreMod = Unmodified;
-    const RESCALE_THRESHOLD: u32 = M::HOPPER.rescale_threshold;
-    const EXCHANGE: bool = matches!(M::HOPPER.epilogue, Epilogue::Exchange);
 }
 
 impl<M: Tiles> TmaKernel for Entry<M> {
@@ -207,8 +205,6 @@ fn constants<M: Tiles>() -> Vec<(&'static str, String)> {
         ("COMPLETES_AFTER_OUTPUT", &Entry::<M>::COMPLETES_AFTER_OUTPUT),
         ("FIRST_VALUES_APART", &Entry::<M>::FIRST_VALUES_APART),
         ("FINDS_ITEMS_AHEAD", &Entry::<M>::FINDS_ITEMS_AHEAD),
-        ("EXCHANGE", &Entry::<M>::EXCHANGE),
-        ("RESCALE_THRESHOLD", &Entry::<M>::RESCALE_THRESHOLD),
         ("LARGEST_EXPONENT", &F16::LARGEST_EXPONENT),
         ("HEADROOM", &F16::HEADROOM),
         ("GUESSED_FROM", &literal(include_str!("../src/device/attention/softmax.rs"), "GUESSED_FROM")),

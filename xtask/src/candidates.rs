@@ -241,7 +241,7 @@ impl Built {
 mod tests {
     use contract::config::{Element, Mask, Sequence};
     use contract::manifest;
-    use contract::tile::{Configuration, Sm80, Sm90CpAsync};
+    use contract::tile::{Configuration, Sm80, Sm90Tma};
     use tempfile::TempDir;
 
     use super::*;
@@ -281,10 +281,10 @@ mod tests {
     }
 
     fn pool(names: &[String]) -> Pool {
-        let (portable, hopper) = (Sm80::new(64, 64, 4, 2), Sm90CpAsync::new(1, 64, 2));
+        let (portable, hopper) = (Sm80::new(64, 64, 4, 2), Sm90Tma::new(1, 4));
         let candidate = |(index, name): (usize, &String)| Candidate {
             name: name.clone(),
-            config: if index % 2 == 0 { Configuration::Sm80(portable) } else { Configuration::Sm90CpAsync(hopper) },
+            config: if index % 2 == 0 { Configuration::Sm80(portable) } else { Configuration::Sm90Tma(hopper) },
             element: Element::F16,
             sequence: Sequence::Exact(512),
             mask: Mask::Full,

@@ -159,11 +159,6 @@ impl Workspace {
         self.root.join("target/ptx-candidates")
     }
 
-    /// The folder of the PTX of kernels with other values on the tuner's axes, which CI checks.
-    pub fn axes_ptx(&self) -> PathBuf {
-        self.root.join("target/ptx-axes")
-    }
-
     /// The folder of the PTX of the planted bugs.
     pub fn planted_ptx(&self) -> PathBuf {
         self.root.join("target/ptx-planted")

@@ -1,7 +1,6 @@
 //! Build tasks: `cargo xtask --help`.
 
 mod archive;
-mod axes;
 mod candidates;
 mod cargo_build;
 mod codegen;

@@ -331,7 +331,7 @@ mod tests {
             ("\"stages\":8", "\"stages\":4294967295", "with 2 passes"),
             ("\"unroll\":0", "\"grid\":\"persistent\"", "unknown field `grid`, expected one of `block_m`"),
             ("\"block_n\":64", "\"block_n\":-1", "expected a number or a name"),
-            ("\"kind\":\"sm80\"", "\"kind\":\"sm70\"", "unknown variant `sm70`, expected one of `sm80`"),
+            ("\"kind\":\"sm80\"", "\"kind\":\"sm70\"", "unknown variant `sm70`, expected `sm80` or `sm90_tma`"),
             ("\"exact\":512", "\"exact\":500", "fa512_sm90a_tma_s512_full_512x64 cannot work: with 2 passes"),
         ] {
             let message = refusal_with(from, to);

@@ -13,10 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::architecture::MOST_GENEROUS;
 use crate::config::{Element, Family, HEAD_DIM, Mask, Scores, Sequence};
 use crate::manifest::Entry;
-use crate::tile::{
-    BiasTiles, Configuration, Epilogue, Grid, Keys, Queries, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80,
-    Sm90CpAsync, Sm90Tma,
-};
+use crate::tile::{BiasTiles, Configuration, Epilogue, Grid, Keys, Rejection, Rescale, Sm80, Sm90Tma};
 use crate::variants::Variant;
 
 /// File type that a [`Pool`] declares.
@@ -86,7 +83,6 @@ impl Candidate {
         let Self { name, config, element, sequence, mask } = self;
         let tile = match config {
             Configuration::Sm80(tile) => of_sm80(tile),
-            Configuration::Sm90CpAsync(tile) => of_sm90_cp_async(tile),
             Configuration::Sm90Tma(tile) => of_sm90_tma(tile),
         };
         format!("{name}: {tile}, {element:?}, {sequence:?}, {mask:?};")
@@ -104,7 +100,6 @@ pub fn declaration(variant: &Variant<'_>) -> String {
     };
     let (kind, tile) = match variant.config {
         Configuration::Sm80(tile) => ("Sm80", format!("{tile:?}")),
-        Configuration::Sm90CpAsync(tile) => ("Sm90CpAsync", format!("{tile:?}")),
         Configuration::Sm90Tma(tile) => ("Sm90Tma", format!("{tile:?}")),
     };
     let scores = match variant.scores {
@@ -116,15 +111,13 @@ pub fn declaration(variant: &Variant<'_>) -> String {
 }
 
 fn of_sm80(tile: &Sm80) -> String {
-    let Sm80 { block_m, block_n, warps, stages, min_blocks, queries, fma_exponentials, unroll, .. } = *tile;
+    let Sm80 { block_m, block_n, warps, stages, min_blocks, unroll, .. } = *tile;
     let Sm80 { rescale, epilogue, columns, key_groups, keys, .. } = *tile;
     let options = [
         of_columns(columns),
         option(min_blocks != 1, format!("{min_blocks} blocks")),
         option(key_groups != 1, format!("{key_groups} key groups")),
         option(keys == Keys::InParts, "parts"),
-        option(queries == Queries::Shared, "shared queries"),
-        option(fma_exponentials > 0, format!("{fma_exponentials} of 8 exponentials")),
         option(unroll > 0, format!("unroll {unroll}")),
         option(rescale == Rescale::EveryStep, "rescale every step"),
         option(epilogue == Epilogue::Exchange, "exchange epilogue"),
@@ -132,37 +125,14 @@ fn of_sm80(tile: &Sm80) -> String {
     format!("Sm80 {{ {block_m} x {block_n}, {warps} warps, {stages} stages{} }}", options.concat())
 }
 
-fn of_sm90_cp_async(tile: &Sm90CpAsync) -> String {
-    let Sm90CpAsync { warpgroups, block_n, stages, min_blocks, rescale_threshold, epilogue } = *tile;
-    let options = [
-        option(min_blocks != 1, format!("{min_blocks} blocks")),
-        option(rescale_threshold != RESCALE_ON_OVERFLOW, format!("rescale threshold {rescale_threshold}")),
-        option(epilogue == Epilogue::Exchange, "exchange epilogue"),
-    ];
-    format!("Sm90CpAsync {{ {warpgroups} warpgroups, {block_n} keys, {stages} stages{} }}", options.concat())
-}
-
 fn of_sm90_tma(tile: &Sm90Tma) -> String {
-    let Sm90Tma {
-        warpgroups,
-        stages,
-        min_blocks,
-        passes,
-        grid,
-        rescale_threshold,
-        epilogue,
-        overlap,
-        columns,
-        bias_tiles,
-    } = *tile;
+    let Sm90Tma { warpgroups, stages, min_blocks, passes, grid, overlap, columns, bias_tiles } = *tile;
     let options = [
         of_columns(columns),
         option(min_blocks != 1, format!("{min_blocks} blocks")),
         option(passes != 1, format!("{passes} passes")),
         option(grid == Grid::Persistent, "persistent"),
         option(grid == Grid::SplitKeys, "split keys"),
-        option(rescale_threshold != RESCALE_ON_OVERFLOW, format!("rescale threshold {rescale_threshold}")),
-        option(epilogue == Epilogue::Exchange, "exchange epilogue"),
         overlap.words().map_or_else(String::new, |words| option(true, words)),
         option(bias_tiles == BiasTiles::OnePerWarpgroup, "bias tiles"),
     ];
@@ -215,8 +185,6 @@ mod tests {
         assert!(source.contains("passes: 2") && source.contains("grid: Persistent"), "{source}");
         let any = Candidate { sequence: Sequence::Any, mask: Mask::Causal, ..tma };
         assert!(any.declaration().contains("sequence::Any, mask::Causal"), "{}", any.declaration());
-        let source = candidate(Configuration::Sm90CpAsync(Sm90CpAsync::new(1, 64, 2))).declaration();
-        assert!(source.contains("{ Sm90CpAsync x,") && source.contains("Sm90CpAsync { warpgroups: 1,"), "{source}");
         let source = candidate(Configuration::Sm80(Sm80::new(64, 64, 4, 2))).declaration();
         assert!(source.contains("{ Sm80 x,") && source.contains("Sm80 { block_m: 64,"), "{source}");
         let modified = Variant { scores: Scores::Modified, ..VARIANTS[0] };
@@ -231,10 +199,6 @@ mod tests {
                 "x: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, F16, Exact(512), Full;",
             ),
             (
-                Configuration::Sm90Tma(Sm90Tma { rescale_threshold: 0, ..Sm90Tma::new(1, 4) }),
-                "x: Sm90Tma { 1 warpgroups, 4 stages, rescale threshold 0 }, F16, Exact(512), Full;",
-            ),
-            (
                 Configuration::Sm90Tma(Sm90Tma { columns: 128, overlap: Overlap::AcrossStrips, ..Sm90Tma::new(2, 5) }),
                 "x: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, overlap across strips }, F16, Exact(512), Full;",
             ),
@@ -243,19 +207,8 @@ mod tests {
                 "x: Sm90Tma { 4 warpgroups, 7 stages, bias tiles }, F16, Exact(512), Full;",
             ),
             (
-                Configuration::Sm90CpAsync(Sm90CpAsync { min_blocks: 4, ..Sm90CpAsync::new(1, 64, 2) }),
-                "x: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, F16, Exact(512), Full;",
-            ),
-            (
-                Configuration::Sm80(Sm80 {
-                    queries: Queries::Shared,
-                    fma_exponentials: 2,
-                    unroll: 1,
-                    key_groups: 2,
-                    keys: Keys::InParts,
-                    ..Sm80::new(64, 32, 4, 2)
-                }),
-                "x: Sm80 { 64 x 32, 4 warps, 2 stages, 2 key groups, parts, shared queries, 2 of 8 exponentials, unroll 1 }, F16, Exact(512), Full;",
+                Configuration::Sm80(Sm80 { unroll: 1, key_groups: 2, keys: Keys::InParts, ..Sm80::new(64, 32, 4, 2) }),
+                "x: Sm80 { 64 x 32, 4 warps, 2 stages, 2 key groups, parts, unroll 1 }, F16, Exact(512), Full;",
             ),
             (
                 Configuration::Sm80(Sm80 {

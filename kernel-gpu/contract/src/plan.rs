@@ -395,7 +395,7 @@ fn head_groups(problem: &Problem, variant: &Variant<'_>, tiles: u32, side_by_sid
 const fn shared_bytes(config: Configuration) -> u64 {
     match config {
         Configuration::Sm90Tma(_) => 208 << 10,
-        Configuration::Sm80(_) | Configuration::Sm90CpAsync(_) => 256 << 10,
+        Configuration::Sm80(_) => 256 << 10,
     }
 }
 

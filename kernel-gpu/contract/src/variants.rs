@@ -2,7 +2,7 @@
 
 use crate::architecture::MOST_GENEROUS;
 use crate::config::{Element, Family, Mask, Scores, Sequence};
-use crate::tile::{Configuration, Sm80, Sm90CpAsync, Sm90Tma};
+use crate::tile::{Configuration, Sm80, Sm90Tma};
 
 /// One entry of the PTX: a kernel monomorphised for a tile configuration, an element type, a sequence length and a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +32,6 @@ macro_rules! tile {
     (Sm80, $block_m:literal x $block_n:literal, $warps:literal warps, $stages:literal stages $($rest:tt)*) => {
         tile!(@ Sm80 { ..Sm80::new($block_m, $block_n, $warps, $stages) } $($rest)*)
     };
-    (Sm90CpAsync, $warpgroups:literal warpgroups, $block_n:literal keys, $stages:literal stages $($rest:tt)*) => {
-        tile!(@ Sm90CpAsync { ..Sm90CpAsync::new($warpgroups, $block_n, $stages) } $($rest)*)
-    };
     (Sm90Tma, $warpgroups:literal warpgroups, $stages:literal stages $($rest:tt)*) => {
         tile!(@ Sm90Tma { ..Sm90Tma::new($warpgroups, $stages) } $($rest)*)
     };
@@ -54,17 +51,11 @@ macro_rules! tile {
     (@ $kind:ident $tile:tt, $passes:literal passes $($rest:tt)*) => {
         tile!(@ $kind { passes: $passes, ..$kind $tile } $($rest)*)
     };
-    (@ $kind:ident $tile:tt, $exponentials:literal of 8 exponentials $($rest:tt)*) => {
-        tile!(@ $kind { fma_exponentials: $exponentials, ..$kind $tile } $($rest)*)
-    };
     (@ $kind:ident $tile:tt, unroll $steps:literal $($rest:tt)*) => {
         tile!(@ $kind { unroll: $steps, ..$kind $tile } $($rest)*)
     };
     (@ $kind:ident $tile:tt, rescale every step $($rest:tt)*) => {
         tile!(@ $kind { rescale: crate::tile::Rescale::EveryStep, ..$kind $tile } $($rest)*)
-    };
-    (@ $kind:ident $tile:tt, rescale threshold $threshold:literal $($rest:tt)*) => {
-        tile!(@ $kind { rescale_threshold: $threshold, ..$kind $tile } $($rest)*)
     };
     (@ $kind:ident $tile:tt, exchange epilogue $($rest:tt)*) => {
         tile!(@ $kind { epilogue: crate::tile::Epilogue::Exchange, ..$kind $tile } $($rest)*)
@@ -83,9 +74,6 @@ macro_rules! tile {
     };
     (@ $kind:ident $tile:tt, bias tiles $($rest:tt)*) => {
         tile!(@ $kind { bias_tiles: crate::tile::BiasTiles::OnePerWarpgroup, ..$kind $tile } $($rest)*)
-    };
-    (@ $kind:ident $tile:tt, shared queries $($rest:tt)*) => {
-        tile!(@ $kind { queries: crate::tile::Queries::Shared, ..$kind $tile } $($rest)*)
     };
 }
 
@@ -254,8 +242,6 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d128_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Window;
             fa512_sm90a_tma_bf16_d128_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Window, Modified;
 
-            fa512_sm90a_s512_full_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, F16, Exact(512), Full;
-            fa512_sm90a_s512_causal_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, F16, Exact(512), Causal;
 
             fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, F16, Exact(512), Full;
             fa512_sm80_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, F16, Exact(512), Causal;
@@ -468,7 +454,7 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tile::{BiasTiles, Epilogue, Grid, Keys, Queries, Rescale};
+    use crate::tile::{BiasTiles, Epilogue, Grid, Keys, Rescale};
 
     #[test]
     fn where_a_variant_does_not_fit_another_of_its_family_computes_the_same() {
@@ -494,20 +480,13 @@ mod tests {
         let usual = Sm80::new(128, 64, 4, 2);
         assert_eq!(tile!(Sm80, 128 x 64, 4 warps, 2 stages), usual);
         assert_eq!(
-            tile!(Sm80, 128 x 64, 4 warps, 2 stages, 3 blocks, 2 key groups, parts, shared queries),
-            Sm80 { min_blocks: 3, key_groups: 2, keys: Keys::InParts, queries: Queries::Shared, ..usual }
+            tile!(Sm80, 128 x 64, 4 warps, 2 stages, 3 blocks, 2 key groups, parts),
+            Sm80 { min_blocks: 3, key_groups: 2, keys: Keys::InParts, ..usual }
         );
-        assert_eq!(
-            tile!(Sm80, 128 x 64, 4 warps, 2 stages, 2 of 8 exponentials, unroll 1),
-            Sm80 { fma_exponentials: 2, unroll: 1, ..usual }
-        );
+        assert_eq!(tile!(Sm80, 128 x 64, 4 warps, 2 stages, unroll 1), Sm80 { unroll: 1, ..usual });
         assert_eq!(
             tile!(Sm80, 128 x 64, 4 warps, 2 stages, rescale every step, exchange epilogue),
             Sm80 { rescale: Rescale::EveryStep, epilogue: Epilogue::Exchange, ..usual }
-        );
-        assert_eq!(
-            tile!(Sm90CpAsync, 2 warpgroups, 128 keys, 2 stages, rescale threshold 8),
-            Sm90CpAsync { rescale_threshold: 8, ..Sm90CpAsync::new(2, 128, 2) }
         );
         assert_eq!(
             tile!(Sm90Tma, 2 warpgroups, 8 stages, 2 passes, persistent),

@@ -12,6 +12,7 @@ pub fn again(mut number: u32) -> u32 {
 }
 
 /// [`again`] of an address.
+#[cfg(feature = "sm_80")]
 #[inline(always)]
 pub fn address_again(mut address: u64) -> u64 {
     // SAFETY: the assembly is only a comment.

@@ -165,7 +165,7 @@ mod tests {
 
     use anyhow::Result;
     use contract::config::{Element, Mask, Sequence};
-    use contract::tile::{Configuration, Epilogue, Queries, Sm80, Sm90CpAsync};
+    use contract::tile::{Configuration, Epilogue, Sm80, Sm90Tma};
     use contract::variants::{VARIANTS, Variant};
     use tempfile::TempDir;
 
@@ -239,15 +239,15 @@ mod tests {
         let plain = variant("plain", Configuration::Sm80(tile));
         let others = [
             variant("exchange", Configuration::Sm80(Sm80 { epilogue: Epilogue::Exchange, ..tile })),
-            variant("shared", Configuration::Sm80(Sm80 { queries: Queries::Shared, ..tile })),
+            variant("groups", Configuration::Sm80(Sm80 { key_groups: 2, ..tile })),
             Variant { entry: "packed", sequence: Sequence::Packed, ..plain },
             Variant { entry: "wide", config: Configuration::Sm80(Sm80 { columns: 128, ..tile }), ..plain },
         ];
-        let hopper = variant("hopper", Configuration::Sm90CpAsync(Sm90CpAsync::new(1, 64, 2)));
+        let hopper = variant("hopper", Configuration::Sm90Tma(Sm90Tma::new(1, 4)));
         assert!(has_twin(&plain) && !others.iter().any(has_twin) && !has_twin(&hopper));
         assert_eq!(without_twin(&[plain, hopper]), None);
         let said = without_twin(&[others[0], plain, others[1], hopper]).unwrap();
-        assert!(said.starts_with("no twin of exchange, shared: "), "{said}");
+        assert!(said.starts_with("no twin of exchange, groups: "), "{said}");
     }
 
     #[test]

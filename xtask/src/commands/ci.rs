@@ -7,7 +7,6 @@ use contract::config::Family;
 use contract::manifest::{Entry, Manifest, Module};
 
 use super::{package, ptx, python_test, test};
-use crate::axes;
 use crate::codegen::{self, FAMILY_TARGETS};
 use crate::cores;
 use crate::environment::{Environment, Workspace};
@@ -19,8 +18,7 @@ use crate::ptx_folder::PtxFolder;
 use crate::ptxas::{Ptxas, Waste, checked_architectures, instructions_of};
 use crate::simulator;
 
-/// Checks formatting, lints, documentation, tests, that ptxas accepts every entry without spills, and that kernels with other
-/// values on the tuner's axes are right.
+/// Checks formatting, lints, documentation, tests, and that ptxas accepts every entry without spills.
 ///
 /// Downloads the device compiler and ptxas if they are missing. Every check runs, even if others fail.
 #[derive(clap::Args, Debug)]
@@ -38,7 +36,7 @@ impl Arguments {
         };
         let clippy = ["clippy", "--workspace", "--all-targets", "--release", "--", "--deny", "warnings"];
         let doc = ["doc", "--workspace", "--no-deps", "--document-private-items", "--release"];
-        let checks: [(&str, Check<'_>); 11] = [
+        let checks: [(&str, Check<'_>); 10] = [
             ("formatting", Box::new(|| process::run(&mut cargo(&["fmt", "--all", "--check"])))),
             ("ptxas", Box::new(|| check_resources(&folder.manifest))),
             ("ptxas for GPUs with the same instructions", Box::new(|| check_same_instructions(&ptxas, &folder))),
@@ -46,7 +44,6 @@ impl Arguments {
             ("device half", Box::new(|| lint_device_half(environment, workspace, &folder))),
             ("clippy", Box::new(|| process::run(&mut cargo(&clippy)))),
             ("documentation", Box::new(|| process::run(cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")))),
-            ("the tuner's axes", Box::new(|| check_axes(environment, workspace))),
             ("the packed library", Box::new(|| check_packages(environment, workspace))),
             ("the Python package", Box::new(|| check_python(environment, workspace))),
             ("tests", Box::new(|| test::run_tests(environment, workspace, &[]))),
@@ -75,12 +72,6 @@ fn fails<'a>(name: &'a str, check: Check<'_>) -> Option<&'a str> {
 /// The library as it is published, in a program outside the workspace.
 fn check_packages(environment: &Environment, workspace: &Workspace) -> Result<()> {
     outside::check(environment, workspace, &package::pack_crates(environment, workspace, None)?)
-}
-
-/// Kernels that are not shipped, by the program of the tests.
-fn check_axes(environment: &Environment, workspace: &Workspace) -> Result<()> {
-    let built = test::build_programs(environment, workspace)?;
-    axes::check(environment, workspace, built.get("fa512").context("cargo built no fa512 program")?)
 }
 
 /// The Python package on the simulated driver of the tests, and around PyTorch and transformers.

@@ -54,7 +54,7 @@ fn implementation(folder: &PtxFolder, entry: &Entry, module: &PtxModule, launch:
     let manifest = folder.manifest();
     let listed = manifest.modules.iter().find(|listed| listed.file == module.file);
     Implementation::Ptx {
-        kernel: Kernel { entry: entry.name.clone(), config: entry.config },
+        kernel: Kernel { entry: entry.name.clone(), config: Some(entry.config) },
         blocks: launch.blocks(),
         parts: launch.parts(),
         threads: entry.threads,

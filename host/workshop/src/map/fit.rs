@@ -299,7 +299,7 @@ mod tests {
     fn map(noise: f64) -> Map {
         let mut header = header();
         header.environment.device.multiprocessors = MULTIPROCESSORS;
-        let kernel = |entry: &str, config| Kernel { entry: entry.into(), config };
+        let kernel = |entry: &str, config| Kernel { entry: entry.into(), config: Some(config) };
         header.kernels = vec![kernel("small", SMALL), kernel("large", LARGE)];
         let sizes = [1, 3, 10, 40, 132, 200, 500, 2000]
             .into_iter()

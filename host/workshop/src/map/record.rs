@@ -50,9 +50,9 @@ pub struct Header {
 }
 
 impl Header {
-    /// Configuration of the kernel `entry`; `None` if it is not described.
+    /// Configuration of the kernel `entry`; `None` if it is not described, or is no more.
     pub fn config(&self, entry: &str) -> Option<Configuration> {
-        self.kernels.iter().find(|kernel| kernel.entry == entry).map(|kernel| kernel.config)
+        self.kernels.iter().find(|kernel| kernel.entry == entry)?.config
     }
 
     /// Checks that points of `other` are comparable with those of this record.

@@ -59,22 +59,25 @@ pub(crate) const fn is_one_part(parts: &u32) -> bool {
 pub struct Kernel {
     /// Its name.
     pub entry: String,
-    /// Its tile configuration.
-    pub config: Configuration,
+    /// Its tile configuration; `None` for a kernel that is no more.
+    pub config: Option<Configuration>,
 }
 
 /// A [`Kernel`] as in a record.
 #[derive(Deserialize)]
 struct WrittenKernel {
     entry: String,
-    config: Written,
+    config: Option<Written>,
 }
 
 impl TryFrom<WrittenKernel> for Kernel {
     type Error = Unreadable;
 
     fn try_from(WrittenKernel { entry, config }: WrittenKernel) -> Result<Self, Unreadable> {
-        let config = config.configuration(family(&entry))?;
+        let config = match config.map(|config| config.configuration(family(&entry))) {
+            None | Some(Err(Unreadable::Past)) => None,
+            Some(config) => Some(config?),
+        };
         Ok(Self { entry, config })
     }
 }
@@ -92,7 +95,7 @@ fn family(entry: &str) -> Option<Family> {
 mod tests {
     use std::path::Path;
 
-    use contract::tile::{Configuration, Grid, Sm80, Sm90CpAsync, Sm90Tma};
+    use contract::tile::{Configuration, Grid, Sm80, Sm90Tma};
     use serde_json::{Value, json};
 
     use super::*;
@@ -136,9 +139,8 @@ mod tests {
             let kernel: Kernel = serde_json::from_value(written.clone()).unwrap_or_else(|error| {
                 panic!("{written}: {error}");
             });
-            let config = kernel.config;
             // Maps list only configurations.
-            if let Some(threads) = written.get("threads") {
+            if let (Some(config), Some(threads)) = (kernel.config, written.get("threads")) {
                 assert_eq!(config.threads(), *threads, "{written}");
             }
             assert_eq!(serde_json::from_value::<Kernel>(json!(kernel)).unwrap(), kernel);
@@ -152,9 +154,8 @@ mod tests {
         };
         let first = json!({ "block_m": 64, "block_n": 64, "warps": 4, "stages": 2, "min_blocks": 4 });
         let portable = Sm80 { min_blocks: 4, ..Sm80::new(64, 64, 4, 2) };
-        assert_eq!(read("fa512_sm80_any_full_64x64", first.clone()).unwrap(), Configuration::Sm80(portable));
-        let hopper = Sm90CpAsync { min_blocks: 4, ..Sm90CpAsync::new(1, 64, 2) };
-        assert_eq!(read("fa512_sm90a_any_full_64x64", first.clone()).unwrap(), Configuration::Sm90CpAsync(hopper));
+        assert_eq!(read("fa512_sm80_any_full_64x64", first.clone()).unwrap(), Some(Configuration::Sm80(portable)));
+        assert_eq!(read("fa512_sm90a_any_full_64x64", first.clone()).unwrap(), None, "it loaded by cp.async");
         let message = read("mine", first).unwrap_err().to_string();
         assert!(message.contains("it says neither its kind nor its family"), "{message}");
 
@@ -164,6 +165,6 @@ mod tests {
             "epilogue": "shared_memory",
         });
         let tma = Sm90Tma { passes: 2, grid: Grid::Persistent, ..Sm90Tma::new(4, 8) };
-        assert_eq!(read("fa512_sm90a_tma_s512_full_512x64", last).unwrap(), Configuration::Sm90Tma(tma));
+        assert_eq!(read("fa512_sm90a_tma_s512_full_512x64", last).unwrap(), Some(Configuration::Sm90Tma(tma)));
     }
 }

@@ -61,7 +61,7 @@ fn row(samples_us: Vec<f64>, ceilings: &Ceilings) -> Row {
     let shape = Shape::new(32, 8, 512);
     let variant = &VARIANTS[0];
     let implementation = Implementation::Ptx {
-        kernel: Kernel { entry: variant.entry.into(), config: variant.config },
+        kernel: Kernel { entry: variant.entry.into(), config: Some(variant.config) },
         blocks: 1024,
         parts: 1,
         threads: variant.config.threads(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use contract::tile::{Configuration, Kind, Sm80, Sm90CpAsync, Sm90Tma};
+use contract::tile::{Configuration, Kind, Sm80, Sm90Tma};
 use serde_json::Value;
 
 /// The fields in which a set of configurations differ, and the level of each configuration along them. The kind is a
@@ -68,7 +68,6 @@ impl Features {
 pub fn label(config: &Configuration) -> String {
     let usual = fields(&match config.kind() {
         Kind::Sm80 => Configuration::Sm80(Sm80::new(0, 0, 0, 0)),
-        Kind::Sm90CpAsync => Configuration::Sm90CpAsync(Sm90CpAsync::new(0, 0, 0)),
         Kind::Sm90Tma => Configuration::Sm90Tma(Sm90Tma::new(0, 0)),
     });
     let words = fields(config).into_iter().filter(|(name, value)| !is_tile(name) && usual[name] != *value);
@@ -137,23 +136,22 @@ mod tests {
     #[test]
     fn a_field_that_one_kind_has_is_an_axis_of_all() {
         let tma = |passes| Configuration::Sm90Tma(Sm90Tma { passes, ..Sm90Tma::new(1, 2) });
-        let cp_async = Configuration::Sm90CpAsync(Sm90CpAsync::new(1, 64, 2));
-        let features = Features::new(&[tma(1), tma(2), cp_async]);
-        let of_both = ["bias_tiles", "block_n", "columns", "grid", "kind", "overlap"].map(|name| (name, 2, false));
-        assert_eq!(axes(&features), [of_both.as_slice(), &[("passes", 3, false)]].concat());
-        assert_eq!([0, 1, 2].map(|index| features.levels(index)[6]), [1, 2, 0]);
+        let features = Features::new(&[tma(1), tma(2), portable(64, 2)]);
+        let axes = axes(&features);
+        let passes = axes.iter().position(|(name, ..)| *name == "passes").expect("it is an axis");
+        assert_eq!(axes[passes], ("passes", 3, false));
+        assert!(axes.contains(&("kind", 2, false)), "{axes:?}");
+        assert_eq!([0, 1, 2].map(|index| features.levels(index)[passes]), [1, 2, 0]);
     }
 
     #[test]
     fn labels_tell_configurations_apart() {
         let tile = Sm80::new(64, 128, 4, 2);
         let tma = Sm90Tma { passes: 2, grid: Grid::Persistent, ..Sm90Tma::new(2, 4) };
-        let cp_async = Sm90CpAsync { min_blocks: 4, rescale_threshold: 8, ..Sm90CpAsync::new(1, 64, 2) };
         let other = Sm80 { epilogue: Epilogue::Exchange, rescale: Rescale::EveryStep, unroll: 1, ..tile };
         for (config, expected) in [
             (Configuration::Sm80(tile), "64x128_2s_4w"),
             (Configuration::Sm80(other), "64x128_exchange_every_step_2s_1u_4w"),
-            (Configuration::Sm90CpAsync(cp_async), "64x64_4mb_8rt_2s_1w"),
             (Configuration::Sm90Tma(tma), "256x64_persistent_2p_4s_2w"),
         ] {
             assert_eq!(label(&config), expected);

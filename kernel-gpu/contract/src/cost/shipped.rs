@@ -4,7 +4,7 @@ use super::LastRound::{self, Spread, Together};
 use super::{Constants, Costs, KernelClass, Placement};
 use crate::config::Mask::{self, Causal, Full};
 use crate::tile::Grid::{self, OneShot, Persistent, SplitKeys};
-use crate::tile::Kind::{self, Sm80, Sm90CpAsync, Sm90Tma};
+use crate::tile::Kind::{self, Sm80, Sm90Tma};
 use crate::tile::Overlap::{self, AcrossStrips, BetweenWarpgroups, WithinStrip};
 
 /// The GPU models.
@@ -46,8 +46,6 @@ pub const SHIPPED: &[Costs<'static>] = &[
         kernel((Sm90Tma, 64, 64, 1, 128, 2, SplitKeys, BetweenWarpgroups, Causal), (2, Spread), [1.3994, 0.0063, 1.0491, 0.6596, 0.4819, 0.4117, 0.4333]),
         kernel((Sm90Tma, 128, 64, 1, 128, 1, SplitKeys, AcrossStrips, Full), (1, Spread), [2.4975, 0.0080, 0.6052, 0.6515, 0.6819, 0.2949, 0.9377]),
         kernel((Sm90Tma, 128, 64, 1, 128, 1, SplitKeys, AcrossStrips, Causal), (1, Spread), [2.2019, 0.0037, 0.9474, 0.6515, 0.7099, 0.3080, 0.8825]),
-        kernel((Sm90CpAsync, 64, 64, 1, 64, 4, OneShot, BetweenWarpgroups, Full), (4, Spread), [1.9350, 0.0039, 0.9525, 0.5851, 0.2296, 0.4590, 0.2783]),
-        kernel((Sm90CpAsync, 64, 64, 1, 64, 4, OneShot, BetweenWarpgroups, Causal), (4, Spread), [1.9183, 0.0039, 0.9633, 0.5585, 0.2695, 0.4712, 0.2857]),
         kernel((Sm80, 128, 64, 1, 64, 2, OneShot, BetweenWarpgroups, Full), (2, Together), [1.0574, 0.0067, 1.8257, 0.7865, 0.6271, 0.1909, 0.3079]),
         kernel((Sm80, 128, 32, 1, 64, 2, OneShot, BetweenWarpgroups, Causal), (2, Spread), [1.0845, 0.0081, 1.9615, 0.4589, 0.3533, 0.4330, 0.1854]),
         kernel((Sm80, 32, 32, 1, 64, 3, OneShot, BetweenWarpgroups, Full), (8, Spread), [2.1893, 0.0021, 0.4121, 0.3407, 0.1238, 0.2957, 0.2573]),
@@ -129,8 +127,6 @@ pub const SHIPPED: &[Costs<'static>] = &[
         kernel((Sm90Tma, 64, 64, 1, 128, 2, SplitKeys, BetweenWarpgroups, Causal), (2, Spread), [0.9691, 0.0063, 1.4911, 0.6887, 0.4969, 0.3606, 0.4169]),
         kernel((Sm90Tma, 128, 64, 1, 128, 1, SplitKeys, AcrossStrips, Full), (1, Spread), [2.2752, 0.0057, 0.8972, 0.6952, 0.3000, 0.2084, 1.0198]),
         kernel((Sm90Tma, 128, 64, 1, 128, 1, SplitKeys, AcrossStrips, Causal), (1, Spread), [2.1672, 0.0032, 1.1846, 0.6286, 0.3000, 0.2176, 1.0256]),
-        kernel((Sm90CpAsync, 64, 64, 1, 64, 4, OneShot, BetweenWarpgroups, Full), (4, Spread), [1.9350, 0.0039, 0.9525, 0.5851, 0.2296, 0.3247, 0.2783]),
-        kernel((Sm90CpAsync, 64, 64, 1, 64, 4, OneShot, BetweenWarpgroups, Causal), (4, Spread), [1.9183, 0.0039, 0.9633, 0.5585, 0.2695, 0.3333, 0.2857]),
         kernel((Sm80, 128, 64, 1, 64, 2, OneShot, BetweenWarpgroups, Full), (2, Spread), [0.7496, 0.0083, 1.9853, 0.7972, 0.6462, 0.3127, 0.0890]),
         kernel((Sm80, 128, 32, 1, 64, 2, OneShot, BetweenWarpgroups, Causal), (2, Spread), [0.6494, 0.0088, 2.1398, 0.4992, 0.3531, 0.3380, 0.0962]),
         kernel((Sm80, 32, 32, 1, 64, 3, OneShot, BetweenWarpgroups, Full), (8, Spread), [0.6510, 0.0031, 1.6927, 0.3516, 0.1102, 0.2868, 0.0816]),

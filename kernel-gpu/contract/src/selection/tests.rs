@@ -8,7 +8,7 @@ use crate::problem::{ScoreMod, Shape, Slopes, Window};
 use crate::tensor::Strides;
 use crate::tile::{Configuration, Sm80, Sm90Tma};
 use crate::variants::VARIANTS;
-use crate::view::Layout;
+use crate::view::{Layout, View, Views};
 use std::string::{String, ToString};
 
 const MULTIPROCESSORS: u32 = 132;
@@ -294,6 +294,22 @@ fn wide_tiles_of_the_preferred_family_come_before_narrow_ones_of_another() {
     };
     assert_eq!(chosen(90), (Family::Sm90a, 128));
     assert_eq!(chosen(80), (Family::Sm80, 96));
+}
+
+/// No tensor map has strides of 1 TiB.
+#[test]
+fn the_sm_80_kernels_serve_strides_that_no_tensor_map_describes() {
+    let cases = [(Mask::Full, 512), (Mask::Causal, 512), (Mask::Full, 17), (Mask::Causal, 1024)];
+    for ((mask, sequence), element) in cases.into_iter().flat_map(|case| Element::ALL.map(|element| (case, element))) {
+        let shape = Shape::new(2, 8, sequence);
+        let near = Problem::new(shape, mask, Layout::Bhsd).unwrap().with_element(element);
+        let far = View::new(Strides { batch: 1 << 39, ..near.views().k.strides });
+        let far = near.with_views(Views { k: far, ..*near.views() }).unwrap();
+        let gpu = gpu("NVIDIA H200", 90);
+        let choice = choose(VARIANTS.iter().copied(), SHIPPED, &far, &gpu, Workspace::None);
+        let variant = choice.unwrap_or_else(|none| panic!("{none}")).plan.variant();
+        assert_eq!((variant.family(), variant.element), (Family::Sm80, element), "{sequence} {mask:?}");
+    }
 }
 
 #[test]

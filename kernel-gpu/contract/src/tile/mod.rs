@@ -20,7 +20,6 @@ mod block;
 mod options;
 mod rejection;
 pub mod sm80;
-mod sm90_cp_async;
 pub mod sm90_tma;
 #[cfg(feature = "manifest")]
 mod written;
@@ -29,10 +28,9 @@ use crate::architecture::{ARCHITECTURES, ArchitectureLimits};
 use crate::config::{Family, Sequence, WARPGROUP_WARPS};
 use block::Block;
 
-pub use options::{BiasTiles, Epilogue, Grid, Keys, Overlap, Queries, RESCALE_ON_OVERFLOW, Rescale};
+pub use options::{BiasTiles, Epilogue, Grid, Keys, Overlap, Rescale};
 pub use rejection::Rejection;
 pub use sm80::Sm80;
-pub use sm90_cp_async::Sm90CpAsync;
 pub use sm90_tma::Sm90Tma;
 #[cfg(feature = "manifest")]
 pub use written::{Unreadable, Written};
@@ -44,21 +42,19 @@ pub use written::{Unreadable, Written};
 pub enum Kind {
     /// [`Sm80`].
     Sm80,
-    /// [`Sm90CpAsync`].
-    Sm90CpAsync,
     /// [`Sm90Tma`].
     Sm90Tma,
 }
 
 impl Kind {
     /// All kinds, the newest first.
-    pub const ALL: [Self; 3] = [Kind::Sm90Tma, Kind::Sm90CpAsync, Kind::Sm80];
+    pub const ALL: [Self; 2] = [Kind::Sm90Tma, Kind::Sm80];
 
     /// The family.
     pub const fn family(self) -> Family {
         match self {
             Kind::Sm80 => Family::Sm80,
-            Kind::Sm90CpAsync | Kind::Sm90Tma => Family::Sm90a,
+            Kind::Sm90Tma => Family::Sm90a,
         }
     }
 
@@ -66,7 +62,6 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Sm80 => "sm80",
-            Kind::Sm90CpAsync => "sm90_cp_async",
             Kind::Sm90Tma => "sm90_tma",
         }
     }
@@ -79,8 +74,6 @@ impl Kind {
 pub enum Configuration {
     /// `cp.async`, `ldmatrix`, `mma.sync`.
     Sm80(Sm80),
-    /// `cp.async`, `wgmma`.
-    Sm90CpAsync(Sm90CpAsync),
     /// `cp.async.bulk.tensor`, `wgmma`.
     Sm90Tma(Sm90Tma),
 }
@@ -90,7 +83,6 @@ macro_rules! of_every_kind {
     ($configuration:expr, $tile:ident => $value:expr) => {
         match $configuration {
             Configuration::Sm80($tile) => $value,
-            Configuration::Sm90CpAsync($tile) => $value,
             Configuration::Sm90Tma($tile) => $value,
         }
     };
@@ -101,7 +93,6 @@ impl Configuration {
     pub const fn kind(self) -> Kind {
         match self {
             Self::Sm80(_) => Kind::Sm80,
-            Self::Sm90CpAsync(_) => Kind::Sm90CpAsync,
             Self::Sm90Tma(_) => Kind::Sm90Tma,
         }
     }
@@ -115,7 +106,6 @@ impl Configuration {
     pub const fn block_m(self) -> u32 {
         match self {
             Self::Sm80(tile) => tile.block_m,
-            Self::Sm90CpAsync(tile) => tile.block_m(),
             Self::Sm90Tma(tile) => tile.block_m(),
         }
     }
@@ -124,7 +114,6 @@ impl Configuration {
     pub const fn block_n(self) -> u32 {
         match self {
             Self::Sm80(tile) => tile.block_n,
-            Self::Sm90CpAsync(tile) => tile.block_n,
             Self::Sm90Tma(_) => Sm90Tma::BLOCK_N,
         }
     }
@@ -133,7 +122,7 @@ impl Configuration {
     pub const fn key_groups(self) -> u32 {
         match self {
             Self::Sm80(tile) => tile.key_groups,
-            Self::Sm90CpAsync(_) | Self::Sm90Tma(_) => 1,
+            Self::Sm90Tma(_) => 1,
         }
     }
 
@@ -141,9 +130,7 @@ impl Configuration {
     pub const fn warps(self) -> u32 {
         match self {
             Self::Sm80(tile) => tile.warps,
-            Self::Sm90CpAsync(Sm90CpAsync { warpgroups, .. }) | Self::Sm90Tma(Sm90Tma { warpgroups, .. }) => {
-                warpgroups.saturating_mul(WARPGROUP_WARPS)
-            }
+            Self::Sm90Tma(tile) => tile.warpgroups.saturating_mul(WARPGROUP_WARPS),
         }
     }
 
@@ -175,7 +162,7 @@ impl Configuration {
     /// How work items are spread over blocks.
     pub const fn grid(self) -> Grid {
         match self {
-            Self::Sm80(_) | Self::Sm90CpAsync(_) => Grid::OneShot,
+            Self::Sm80(_) => Grid::OneShot,
             Self::Sm90Tma(tile) => tile.grid,
         }
     }
@@ -188,7 +175,7 @@ impl Configuration {
     /// Whether a work item is a whole head, whose K and V stay in shared memory.
     pub const fn holds_whole_heads(self) -> bool {
         match self {
-            Self::Sm80(_) | Self::Sm90CpAsync(_) => false,
+            Self::Sm80(_) => false,
             Self::Sm90Tma(tile) => tile.holds_whole_heads(),
         }
     }
@@ -196,23 +183,9 @@ impl Configuration {
     /// Mbarriers of a block.
     pub const fn mbarriers(self) -> u32 {
         match self {
-            Self::Sm80(_) | Self::Sm90CpAsync(_) => 0,
+            Self::Sm80(_) => 0,
             Self::Sm90Tma(tile) => tile.mbarriers(),
         }
-    }
-
-    /// Binary logarithm of how large probabilities may grow under a stale shift before O is rescaled.
-    pub const fn rescale_threshold(self) -> u32 {
-        match self {
-            Self::Sm80(tile) => tile.rescale.threshold(),
-            Self::Sm90CpAsync(tile) => tile.rescale_threshold,
-            Self::Sm90Tma(tile) => tile.rescale_threshold,
-        }
-    }
-
-    /// How O is stored.
-    pub const fn epilogue(self) -> Epilogue {
-        of_every_kind!(self, tile => tile.epilogue)
     }
 
     /// Whether a block has tiles in shared memory for a bias.
@@ -223,7 +196,7 @@ impl Configuration {
     /// What the softmax of a warpgroup overlaps with; without a choice, the products of other warpgroups.
     pub const fn overlap(self) -> Overlap {
         match self {
-            Self::Sm80(_) | Self::Sm90CpAsync(_) => Overlap::BetweenWarpgroups,
+            Self::Sm80(_) => Overlap::BetweenWarpgroups,
             Self::Sm90Tma(tile) => tile.overlap,
         }
     }
@@ -232,7 +205,7 @@ impl Configuration {
     pub const fn leaves_parts(self) -> bool {
         match self {
             Self::Sm80(tile) => matches!(tile.keys, Keys::InParts),
-            Self::Sm90CpAsync(_) | Self::Sm90Tma(_) => false,
+            Self::Sm90Tma(_) => false,
         }
     }
 
@@ -304,16 +277,11 @@ mod tests {
 
     #[test]
     fn what_a_kind_has_in_one_form_only_is_told_by_methods() {
-        let kinds = [
-            Configuration::Sm80(Sm80::new(128, 64, 4, 2)),
-            Configuration::Sm90CpAsync(Sm90CpAsync::new(2, 64, 2)),
-            Configuration::Sm90Tma(Sm90Tma::new(2, 4)),
-        ];
-        for tile in kinds {
+        for tile in [Configuration::Sm80(Sm80::new(128, 64, 4, 2)), Configuration::Sm90Tma(Sm90Tma::new(2, 4))] {
             assert_eq!((tile.block_m(), tile.block_n(), tile.grid()), (128, 64, Grid::OneShot), "{tile:?}");
             assert_eq!(tile.warps(), if tile.kind() == Kind::Sm80 { 4 } else { 8 }, "{tile:?}");
             assert_eq!(tile.uses_tensor_maps(), tile.mbarriers() > 0, "{tile:?}");
-            assert_eq!((tile.holds_whole_heads(), tile.rescale_threshold()), (false, RESCALE_ON_OVERFLOW), "{tile:?}");
+            assert!(!tile.holds_whole_heads(), "{tile:?}");
         }
         let persistent = Sm90Tma { grid: Grid::Persistent, passes: 2, ..Sm90Tma::new(2, 4) };
         let persistent = Configuration::Sm90Tma(persistent);

@@ -25,23 +25,12 @@ pub enum Keys {
     InParts,
 }
 
-/// Where the QKᵀ product reads Q.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
-pub enum Queries {
-    /// From registers, where its fragments stay.
-    Registers,
-    /// From shared memory, anew in every step.
-    Shared,
-}
-
-/// How O gets from accumulators to global memory.
+/// How O gets from accumulators to global memory, in the sm_80 family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum Epilogue {
-    /// Through shared memory, which makes rows contiguous, then by 16-byte stores, or by bulk copies in kernels with tensor maps.
+    /// Through shared memory, which makes rows contiguous, then by 16-byte stores.
     SharedMemory,
     /// By 16-byte stores from registers, after the lanes that hold parts of the same 16 bytes have exchanged them.
     Exchange,
@@ -107,4 +96,4 @@ impl Rescale {
 }
 
 /// Rescale threshold of kernels that keep a shift as long as fp16 (below 2¹⁶) can hold the probabilities under it.
-pub const RESCALE_ON_OVERFLOW: u32 = 14;
+pub(super) const RESCALE_ON_OVERFLOW: u32 = 14;

@@ -15,8 +15,6 @@ pub enum Rejection {
     KeyGroups,
     /// `block_n` is not a positive multiple of 16 keys (the k of the PV product) per group of warps.
     KeysPerStep,
-    /// `block_n` is a width without warpgroup matrix products.
-    WarpgroupKeysPerStep,
     /// Fewer than two stages: the next K/V block could not be copied while the current one is used.
     Stages,
     /// No stage is left over when each warpgroup keeps the last tile of its strip.
@@ -30,10 +28,6 @@ pub enum Rejection {
     /// Keys are split in parts in a kernel that has too few warps to combine them, too many columns of O per warp, or is not for any sequence
     /// length.
     Parts,
-    /// More exponentials on the FMA pipe than there are, or any in a softmax without that option.
-    FmaExponentials,
-    /// The rescale threshold is more than fp16 can hold.
-    RescaleThreshold,
     /// The unroll factor does not divide the 16-key steps of a K/V block, or is too large.
     Unroll,
     /// The 16-byte chunks of a tile do not divide evenly among the threads.
@@ -59,7 +53,6 @@ impl fmt::Display for Rejection {
                 "key_groups must divide the warps, and the stages must hold O and softmax of block_m rows of all groups but one"
             }
             Rejection::KeysPerStep => "block_n must be a positive multiple of 16 * key_groups",
-            Rejection::WarpgroupKeysPerStep => "block_n must be 64 or 128",
             Rejection::Parts => {
                 "keys in parts need 4 warps, at most 128 columns of O per warp, and a kernel for any sequence length"
             }
@@ -72,10 +65,8 @@ impl fmt::Display for Rejection {
                 "with 2 passes the query rows of a block, and the keys of all stages, must be the exact sequence length"
             }
             Rejection::SplitKeys => {
-                "keys are split among blocks of 1 or 2 warpgroups, in 1 pass, without an exchange epilogue, for sequences of any one length"
+                "keys are split among blocks of 1 or 2 warpgroups, in 1 pass, for sequences of any one length"
             }
-            Rejection::FmaExponentials => "fma_exponentials must be at most 8, and 0 where every step rescales",
-            Rejection::RescaleThreshold => "rescale_threshold must be at most 14",
             Rejection::Unroll => "unroll must divide the 16-key steps of block_n, and be at most 8",
             Rejection::CopyChunks => "the 16-byte chunks of a Q or K/V tile must divide evenly among the threads",
             Rejection::Registers => "accumulators and fragments need more registers than a thread has at min_blocks",

@@ -3,13 +3,13 @@
 use super::block::{
     Block, accumulator_registers, check_columns, check_copies, check_sequence, minimum, row_bytes, threads, tile_bytes,
 };
-use super::{Epilogue, Keys, Queries, Rejection, Rescale};
+use super::{Epilogue, Keys, Rejection, Rescale};
 use crate::architecture::{ArchitectureLimits, REGISTERS_PER_THREAD};
 use crate::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, Sequence};
 use crate::parts::{COMBINED_COLUMNS, strip_bytes};
 
-/// Exponentials of a lane for 16 rows and 16 keys, of which [`Sm80::fma_exponentials`] is a part.
-pub const EXPONENTIALS: u32 = 8;
+/// Scores of a lane for 16 rows and 16 keys.
+const SCORES: u32 = 8;
 /// Minimum warps of a block that leaves parts: one for each [`COMBINED_COLUMNS`] of the widest tile.
 const FEWEST_WARPS_OF_PARTS: u32 = 4;
 /// Maximum columns of O of one of its warps, over all strips.
@@ -36,10 +36,6 @@ pub struct Sm80 {
     pub stages: u32,
     /// Blocks that must fit on a multiprocessor (`.minnctapersm`); bounds the registers of a thread.
     pub min_blocks: u32,
-    /// Where QKᵀ reads Q.
-    pub queries: Queries,
-    /// Of every [`EXPONENTIALS`], how many the FMA pipe computes by a polynomial instead of the special-function unit.
-    pub fma_exponentials: u32,
     /// Number of 16-key steps of a K/V block that are unrolled in the loop; 0: all.
     pub unroll: u32,
     /// When O and the row sums are rescaled.
@@ -66,8 +62,6 @@ impl Sm80 {
             warps,
             stages,
             min_blocks: 1,
-            queries: Queries::Registers,
-            fma_exponentials: 0,
             unroll: 0,
             rescale: Rescale::OnOverflow,
             epilogue: Epilogue::SharedMemory,
@@ -115,7 +109,7 @@ impl Sm80 {
         let mut together = MOST_TOGETHER / minimum(strips, MOST_TOGETHER as u32) as usize;
         while together > 1
             && (self.k_steps() % together != 0
-                || strips * (output + self.columns / 8 + together as u32 * EXPONENTIALS) + OTHER_REGISTERS > limit)
+                || strips * (output + self.columns / 8 + together as u32 * SCORES) + OTHER_REGISTERS > limit)
         {
             together -= 1;
         }
@@ -134,15 +128,10 @@ impl Sm80 {
             .saturating_mul((self.columns + MMA_N) * size_of::<f32>() as u32)
     }
 
-    /// Registers of one thread for the accumulators of scores, row sums and output, and for the fragments of Q if they stay in
-    /// registers; a lower bound.
+    /// Registers of one thread for the accumulators of scores, row sums and output, and for the fragments of Q; a lower bound.
     pub const fn accumulator_registers(self) -> u32 {
         let strips = self.m_tiles() as u32;
-        let fragments = match self.queries {
-            Queries::Registers => strips.saturating_mul(self.columns / MMA_K),
-            Queries::Shared => 1,
-        };
-        accumulator_registers(self.columns, fragments, strips, MMA_K / MMA_N + 1)
+        accumulator_registers(self.columns, strips.saturating_mul(self.columns / MMA_K), strips, MMA_K / MMA_N + 1)
     }
 
     /// Whether its blocks can leave [parts](crate::parts): they have enough warps to combine them, which exchange what they have combined in
@@ -162,11 +151,6 @@ impl Sm80 {
         }
         if let Err(rejection) = check_columns(self.columns) {
             return Err(rejection);
-        }
-        if self.fma_exponentials > EXPONENTIALS
-            || (matches!(self.rescale, Rescale::EveryStep) && self.fma_exponentials > 0)
-        {
-            return Err(Rejection::FmaExponentials);
         }
         if self.key_groups == 0 || self.warps % self.key_groups != 0 {
             return Err(Rejection::KeyGroups);
@@ -227,10 +211,9 @@ mod tests {
     fn a_sound_configuration_passes_every_gate() {
         let others = [
             GOOD,
-            Sm80 { queries: Queries::Shared, ..GOOD },
             Sm80 { rescale: Rescale::EveryStep, ..GOOD },
             Sm80 { epilogue: Epilogue::Exchange, ..GOOD },
-            Sm80 { fma_exponentials: 2, unroll: 1, ..GOOD },
+            Sm80 { unroll: 1, ..GOOD },
             Sm80 { key_groups: 2, ..GOOD },
             Sm80 { columns: 96, min_blocks: 1, ..GOOD },
             Sm80 { columns: 96, min_blocks: 1, block_m: 128, block_n: 32, stages: 3, ..GOOD },
@@ -268,8 +251,6 @@ mod tests {
             (Sm80 { keys: Keys::InParts, ..GOOD }, Rejection::Parts),
             (Sm80 { unroll: 3, ..GOOD }, Rejection::Unroll),
             (Sm80 { block_n: 256, ..GOOD }, Rejection::Unroll),
-            (Sm80 { fma_exponentials: 9, ..GOOD }, Rejection::FmaExponentials),
-            (Sm80 { fma_exponentials: 1, rescale: Rescale::EveryStep, ..GOOD }, Rejection::FmaExponentials),
             (Sm80 { stages: 12, min_blocks: 1, ..GOOD }, Rejection::SharedMemory),
         ];
         for (tile, expected) in cases {
@@ -289,7 +270,6 @@ mod tests {
                 Sm80 { min_blocks: large, ..GOOD },
                 Sm80 { unroll: large, ..GOOD },
                 Sm80 { key_groups: large, ..GOOD },
-                Sm80 { fma_exponentials: large, ..GOOD },
             ];
             for tile in cases {
                 assert!(tile.check(Sequence::Any, SM_80).is_err(), "{tile:?}");

@@ -3,7 +3,7 @@
 use super::block::{
     Block, accumulator_registers, allocated, check_columns, check_sequence, minimum, row_bytes, threads, tile_bytes,
 };
-use super::{BiasTiles, Epilogue, Grid, Overlap, RESCALE_ON_OVERFLOW, Rejection};
+use super::{BiasTiles, Grid, Overlap, Rejection};
 use crate::architecture::{ArchitectureLimits, MOST_GENEROUS, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
 use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS};
 use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
@@ -47,12 +47,6 @@ pub struct Sm90Tma {
     pub passes: u32,
     /// How work items are spread over blocks.
     pub grid: Grid,
-    /// Binary logarithm of how large a probability may grow under a stale shift before O and the row sums are rescaled; where
-    /// [row sums are no products](Self::sums_by_product), how large the sum of a row's in one lane and step. 0: the shift is the row max in every step. [`RESCALE_ON_OVERFLOW`]: as rarely as fp16
-    /// allows.
-    pub rescale_threshold: u32,
-    /// How O is stored.
-    pub epilogue: Epilogue,
     /// What the softmax of a warpgroup overlaps with.
     #[cfg_attr(feature = "manifest", serde(default))]
     pub overlap: Overlap,
@@ -76,8 +70,6 @@ impl Sm90Tma {
             min_blocks: 1,
             passes: 1,
             grid: Grid::OneShot,
-            rescale_threshold: RESCALE_ON_OVERFLOW,
-            epilogue: Epilogue::SharedMemory,
             overlap: Overlap::BetweenWarpgroups,
             columns: HEAD_DIM,
             bias_tiles: BiasTiles::NoTiles,
@@ -118,8 +110,7 @@ impl Sm90Tma {
 
     /// Whether a block of one or two warpgroups computes one strip per warpgroup for any sequence length, so that keys can be split.
     const fn is_one_strip_of(self, sequence: Sequence) -> bool {
-        let goes_through_shared_memory = matches!(self.epilogue, Epilogue::SharedMemory);
-        self.warpgroups <= 2 && self.passes == 1 && goes_through_shared_memory && matches!(sequence, Sequence::Any)
+        self.warpgroups <= 2 && self.passes == 1 && matches!(sequence, Sequence::Any)
     }
 
     /// Query rows that a block has room for in shared memory: those of a work item. If each warpgroup has a single strip of it, also
@@ -241,9 +232,6 @@ impl Sm90Tma {
         if self.passes == 0 || self.passes > 2 {
             return Err(Rejection::Passes);
         }
-        if self.rescale_threshold > RESCALE_ON_OVERFLOW {
-            return Err(Rejection::RescaleThreshold);
-        }
         if self.stages < 2 {
             return Err(Rejection::Stages);
         }
@@ -300,14 +288,13 @@ mod tests {
             (HEAD, exact, Ok(())),
             (small, exact, Ok(())),
             (Sm90Tma::new(4, 8), Sequence::Any, Ok(())),
-            (Sm90Tma { grid: Grid::Persistent, epilogue: Epilogue::Exchange, ..small }, Sequence::Any, Ok(())),
+            (Sm90Tma { grid: Grid::Persistent, ..small }, Sequence::Any, Ok(())),
             (Sm90Tma { warpgroups: 0, ..small }, exact, Err(Rejection::Threads)),
             (Sm90Tma { warpgroups: 8, ..small }, exact, Err(Rejection::Threads)),
             (Sm90Tma { warpgroups: u32::MAX, ..small }, exact, Err(Rejection::Threads)),
             (Sm90Tma { min_blocks: 0, ..small }, exact, Err(Rejection::Threads)),
             (Sm90Tma { passes: 0, ..small }, exact, Err(Rejection::Passes)),
             (Sm90Tma { passes: 3, ..small }, exact, Err(Rejection::Passes)),
-            (Sm90Tma { rescale_threshold: 15, ..small }, exact, Err(Rejection::RescaleThreshold)),
             (Sm90Tma { stages: 1, ..small }, exact, Err(Rejection::Stages)),
             (Sm90Tma { stages: 5, ..Sm90Tma::new(4, 8) }, exact, Ok(())),
             (Sm90Tma { stages: 4, ..Sm90Tma::new(4, 8) }, exact, Err(Rejection::StagesForStrips)),

@@ -9,10 +9,10 @@ use core::fmt;
 use serde::de::value::{self, MapDeserializer, StringDeserializer};
 use serde::de::{Deserialize, Deserializer, IntoDeserializer, Visitor};
 
-use super::{Configuration, Epilogue, Grid, Kind, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80, Sm90CpAsync, Sm90Tma};
+use super::options::RESCALE_ON_OVERFLOW;
+use super::{Configuration, Epilogue, Grid, Kind, Rejection, Rescale, Sm80, Sm90Tma};
 use crate::architecture::MOST_GENEROUS;
 use crate::config::{Family, WARPGROUP_WARPS};
-use crate::tile::Queries;
 
 /// A configuration as in a file, flat and unchecked.
 ///
@@ -30,6 +30,36 @@ enum Value {
     Name(String),
 }
 
+/// Kernels for sm_90a that loaded by `cp.async`.
+const PAST_KIND: &str = "sm90_cp_async";
+
+/// Fields that a kind had, each with the value whose kernels are still there.
+const fn past_fields(kind: Kind) -> [(&'static str, Past); 2] {
+    match kind {
+        Kind::Sm80 => [("queries", Past::Name("registers")), ("fma_exponentials", Past::Number(0))],
+        Kind::Sm90Tma => {
+            [("rescale_threshold", Past::Number(RESCALE_ON_OVERFLOW)), ("epilogue", Past::Name("shared_memory"))]
+        }
+    }
+}
+
+/// The value of a field that a kind had.
+#[derive(Clone, Copy)]
+enum Past {
+    Number(u32),
+    Name(&'static str),
+}
+
+impl PartialEq<Past> for Value {
+    fn eq(&self, past: &Past) -> bool {
+        match (self, past) {
+            (Self::Number(number), Past::Number(past)) => number == past,
+            (Self::Name(name), Past::Name(past)) => name == past,
+            _ => false,
+        }
+    }
+}
+
 /// Why a file's configuration cannot be read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unreadable {
@@ -37,6 +67,8 @@ pub enum Unreadable {
     Fields(value::Error),
     /// It has no kind, and no kind of kernels has such fields.
     Unknown(&'static str),
+    /// It is of a kernel that is no more.
+    Past,
     /// It cannot work.
     Rejected(Rejection),
 }
@@ -47,6 +79,7 @@ impl fmt::Display for Unreadable {
         match self {
             Unreadable::Fields(error) => error.fmt(formatter),
             Unreadable::Unknown(reason) => formatter.write_str(reason),
+            Unreadable::Past => formatter.write_str("its kind or an option is no more"),
             Unreadable::Rejected(rejection) => rejection.fmt(formatter),
         }
     }
@@ -62,7 +95,6 @@ impl Kind {
     pub fn read<'de, D: Deserializer<'de>>(self, fields: D) -> Result<Configuration, D::Error> {
         match self {
             Kind::Sm80 => Sm80::deserialize(fields).map(Configuration::Sm80),
-            Kind::Sm90CpAsync => Sm90CpAsync::deserialize(fields).map(Configuration::Sm90CpAsync),
             Kind::Sm90Tma => Sm90Tma::deserialize(fields).map(Configuration::Sm90Tma),
         }
     }
@@ -77,8 +109,14 @@ impl Written {
     pub fn configuration(self, family: Option<Family>) -> Result<Configuration, Unreadable> {
         let Self(mut fields) = self;
         let configuration = match fields.remove("kind") {
+            Some(Value::Name(kind)) if kind == PAST_KIND => return Err(Unreadable::Past),
             Some(kind) => {
                 let kind = Kind::deserialize(kind.into_deserializer()).map_err(Unreadable::Fields)?;
+                for (name, past) in past_fields(kind) {
+                    if fields.remove(name).is_some_and(|value| value != past) {
+                        return Err(Unreadable::Past);
+                    }
+                }
                 kind.read(MapDeserializer::new(fields.into_iter())).map_err(Unreadable::Fields)?
             }
             None => {
@@ -122,7 +160,7 @@ struct WithoutKind {
     loads: Loads,
     #[serde(default = "one_shot")]
     grid: Grid,
-    queries: Option<Queries>,
+    queries: Option<String>,
     #[serde(default)]
     fma_exponentials: u32,
     #[serde(default)]
@@ -151,48 +189,40 @@ fn through_shared_memory() -> Epilogue {
 
 impl WithoutKind {
     fn configuration(self, family: Option<Family>) -> Result<Configuration, Unreadable> {
-        match (self.loads, family, self.queries) {
+        match (self.loads, family, self.queries.as_deref()) {
             (Loads::Tma, Some(Family::Sm90a) | None, _) => self.sm90_tma(),
-            (Loads::CpAsync, Some(Family::Sm90a), _) => self.sm90_cp_async(),
-            (Loads::CpAsync, Some(Family::Sm80), _) | (Loads::CpAsync, None, Some(Queries::Registers)) => self.sm80(),
+            (Loads::CpAsync, Some(Family::Sm90a), _) => Err(Unreadable::Past),
+            (Loads::CpAsync, Some(Family::Sm80), _) | (Loads::CpAsync, None, Some("registers")) => self.sm80(),
             (Loads::Tma, Some(Family::Sm80), _) => Err(Unreadable::Unknown("loads by TMA in the sm_80 family")),
             (Loads::CpAsync, None, _) => Err(Unreadable::Unknown("it says neither its kind nor its family")),
         }
     }
 
     fn sm80(self) -> Result<Configuration, Unreadable> {
-        let Self { block_m, block_n, warps, stages, min_blocks, fma_exponentials, unroll, epilogue, .. } = self;
+        let Self { block_m, block_n, warps, stages, min_blocks, unroll, epilogue, .. } = self;
         self.require_one_shot()?;
         let rescale = match self.rescale_threshold {
             0 => Rescale::EveryStep,
             RESCALE_ON_OVERFLOW => Rescale::OnOverflow,
             _ => return Err(Unreadable::Unknown("a rescale_threshold in the sm_80 family that is neither 0 nor 14")),
         };
-        let queries = self.queries.unwrap_or(Queries::Registers);
+        if self.fma_exponentials != 0 || self.queries.is_some_and(|queries| queries != "registers") {
+            return Err(Unreadable::Past);
+        }
         let usual = Sm80::new(block_m, block_n, warps, stages);
-        Ok(Configuration::Sm80(Sm80 { min_blocks, queries, fma_exponentials, unroll, rescale, epilogue, ..usual }))
-    }
-
-    fn sm90_cp_async(self) -> Result<Configuration, Unreadable> {
-        let Self { block_n, stages, min_blocks, rescale_threshold, epilogue, .. } = self;
-        self.require_one_shot()?;
-        let tile = Sm90CpAsync {
-            min_blocks,
-            rescale_threshold,
-            epilogue,
-            ..Sm90CpAsync::new(self.warps / WARPGROUP_WARPS, block_n, stages)
-        };
-        self.require_warpgroups(tile.block_m())?;
-        Ok(Configuration::Sm90CpAsync(tile))
+        Ok(Configuration::Sm80(Sm80 { min_blocks, unroll, rescale, epilogue, ..usual }))
     }
 
     fn sm90_tma(self) -> Result<Configuration, Unreadable> {
-        let Self { stages, min_blocks, passes, grid, rescale_threshold, epilogue, .. } = self;
+        let Self { stages, min_blocks, passes, grid, .. } = self;
+        if self.rescale_threshold != RESCALE_ON_OVERFLOW || self.epilogue != Epilogue::SharedMemory {
+            return Err(Unreadable::Past);
+        }
         if self.block_n != Sm90Tma::BLOCK_N {
             return Err(Unreadable::Unknown("loads by TMA of other tiles than 64 keys"));
         }
         let usual = Sm90Tma::new(self.warps / WARPGROUP_WARPS, stages);
-        let tile = Sm90Tma { min_blocks, passes, grid, rescale_threshold, epilogue, ..usual };
+        let tile = Sm90Tma { min_blocks, passes, grid, ..usual };
         self.require_warpgroups(tile.block_m())?;
         Ok(Configuration::Sm90Tma(tile))
     }

@@ -13,7 +13,7 @@ pub struct HeadRows {
     /// Address of row 0.
     base: u64,
     /// Bytes from one row to the next.
-    pub(super) pitch: u64,
+    pub(in crate::device) pitch: u64,
 }
 
 impl HeadRows {

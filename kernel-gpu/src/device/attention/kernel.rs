@@ -7,7 +7,7 @@ use super::sequence::Sequence;
 use crate::device::ptx::element::Element;
 
 /// Everything known about an entry at compile time that is independent of its family. The families extend it by their tiles:
-/// `sm80::Sm80Kernel`, `sm90::CpAsyncKernel` and `sm90::tma::TmaKernel`.
+/// `sm80::Sm80Kernel` and `sm90::tma::TmaKernel`.
 pub trait Kernel: Copy + 'static {
     /// Element type of Q, K, V and O, and of P in the PV product.
     type Element: Element;
@@ -20,16 +20,8 @@ pub trait Kernel: Copy + 'static {
     /// The score modifications.
     type ScoreMod: ScoreMod;
 
-    /// Binary logarithm of how large probabilities may grow under a shift before a new one is chosen; 0: the shift is the row
-    /// max, or in the sm_80 family follows it ([`contract::tile::Rescale`]).
-    const RESCALE_THRESHOLD: u32;
     /// Whether kernels for sm_90a guess the shift of a row from its first scores. Not where it may not attend to those, where scores are
     /// changed, and at 96 columns, where it costs more than it gains (docs/results/ladder.md).
     #[cfg(any(feature = "sm_90a", not(target_arch = "nvptx64")))]
-    const GUESSES_SHIFTS: bool = Self::RESCALE_THRESHOLD > 0
-        && !Self::Mask::HAS_BEGIN
-        && !Self::ScoreMod::MODIFIES
-        && Self::HeadDim::COLUMNS != 96;
-    /// Whether O is stored from registers, bypassing shared memory ([`contract::tile::Epilogue`]).
-    const EXCHANGE: bool;
+    const GUESSES_SHIFTS: bool = !Self::Mask::HAS_BEGIN && !Self::ScoreMod::MODIFIES && Self::HeadDim::COLUMNS != 96;
 }

@@ -44,6 +44,7 @@ impl Lane {
     }
 
     /// The same lane, with everything recomputed from its thread index ([`hidden::again`]).
+    #[cfg(feature = "sm_80")]
     #[inline(always)]
     pub fn again_from_thread(self) -> Self {
         Self::of(hidden::again(self.thread))

@@ -1,8 +1,10 @@
 //! Sequence lengths as types: a constant, an argument of the launch, or packed sequences. The last two have masked tails.
 
+#[cfg(feature = "sm_80")]
 use super::other_rows::{self, Share};
 #[cfg(feature = "sm_90a")]
 use crate::device::attention::Lane;
+#[cfg(feature = "sm_80")]
 use crate::device::codegen::thread;
 use crate::device::hidden;
 use crate::device::ptx::memory;
@@ -20,6 +22,7 @@ pub trait Sequence {
     /// Whether a bias, with a row for each query, is supported.
     const HAS_BIAS: bool;
     /// Whether the rows of a head may be contiguous in memory. Between those of packed sequences there are the other heads.
+    #[cfg(feature = "sm_80")]
     const MAY_BE_CONTIGUOUS: bool = true;
 
     /// Rows of Q per sequence; for packed sequences the total.
@@ -45,6 +48,7 @@ pub trait Sequence {
 
     /// [`Self::tile`] for a block of `threads` threads that calls this first. With it, the block clears its share of the rows that belong to
     /// no sequence.
+    #[cfg(feature = "sm_80")]
     #[inline(always)]
     fn first_tile(args: &ForwardArgs, work: BlockWork, rows: u32, _threads: u32) -> Option<SequenceTile> {
         Self::tile(args, work, rows)
@@ -224,6 +228,7 @@ impl Sequence for Packed {
     const HAS_TAIL: bool = true;
     const MAY_HAVE_NO_KEY: bool = true;
     const HAS_BIAS: bool = false;
+    #[cfg(feature = "sm_80")]
     const MAY_BE_CONTIGUOUS: bool = false;
 
     #[inline(always)]
@@ -251,6 +256,7 @@ impl Sequence for Packed {
         Self::queries(args).tile_of_slot(work.query_tile, tile_rows, args.sequences, Self::rows_of_all(args))
     }
 
+    #[cfg(feature = "sm_80")]
     #[inline(always)]
     fn first_tile(args: &ForwardArgs, work: BlockWork, tile_rows: u32, threads: u32) -> Option<SequenceTile> {
         let all = Self::rows_of_all(args);

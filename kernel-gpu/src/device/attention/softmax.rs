@@ -15,6 +15,9 @@ use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::MMA_N;
 
+/// ln 2, which converts base-2 to natural logarithms.
+const LN_2: f32 = core::f32::consts::LN_2;
+
 /// Running shift and sum of one warp's rows, for the rows and columns that this lane holds.
 pub struct RunningSoftmax<const M_TILES: usize> {
     /// c·m of the whole row; −∞ before the first score.
@@ -229,4 +232,16 @@ pub unsafe fn across_quad(value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 
         let value = combine(value, shuffle::exchange::<1>(value));
         combine(value, shuffle::exchange::<2>(value))
     }
+}
+
+/// The factor that normalises a row of O with sum l: 1/l, or 0 if the row attended to nothing.
+#[inline(always)]
+pub fn normaliser(sum: f32) -> f32 {
+    if sum == 0.0 { 0.0 } else { math::reciprocal(sum) }
+}
+
+/// LSE = ln Σ exp(scale·s) = ln 2 · (shift + log₂ l) of a row.
+#[inline(always)]
+pub fn log_sum_exp(shift: f32, sum: f32) -> f32 {
+    LN_2 * (shift + math::log2(sum))
 }

@@ -30,24 +30,6 @@ unary! {
     reciprocal, "rcp.approx.ftz.f32"
 }
 
-/// 2ˣ on the FMA pipe, with a relative error below 7.5e-5, less than half an ulp of fp16. x is split into the nearest integer,
-/// which is added to the exponent, and the rest, whose power a minimax polynomial approximates. +∞ from 128 on and for NaN; at
-/// most 2⁻¹²⁶ below −126.
-#[cfg(feature = "sm_80")]
-#[inline(always)]
-pub fn exp2_polynomial(x: f32) -> f32 {
-    /// 1.5 · 2²³: adding it rounds to an integer, which is then in the low bits.
-    const ROUND: f32 = 12_582_912.0;
-    // Both `max` and `min` drop a NaN operand.
-    let x = max(min(x, 128.0), -126.0);
-    let shifted = x + ROUND;
-    let rest = x - (shifted - ROUND);
-    let power = fma(0.055_171_67, rest, 0.242_611_13);
-    let power = fma(power, rest, 0.693_261);
-    let power = fma(power, rest, 0.999_928_06);
-    f32::from_bits(power.to_bits().wrapping_add(shifted.to_bits() << 23))
-}
-
 /// `fma.rn.f32`: a·b + c, rounded once.
 #[inline(always)]
 pub fn fma(a: f32, b: f32, c: f32) -> f32 {

@@ -1,12 +1,12 @@
 //! The forward kernel.
 
+use super::block::Block;
 use super::kernel::Sm80Kernel;
 use super::key_groups::{self, Group};
 use super::parts::{self, Part};
 use super::pipeline::Pipeline;
 use super::warp::Warp;
 use crate::device::attention::Lane;
-use crate::device::attention::block::Block;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::score_mod::ScoreMod;
 use crate::device::ptx::sync;

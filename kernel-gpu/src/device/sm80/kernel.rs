@@ -5,7 +5,7 @@ use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
 use contract::architecture::REGISTERS_PER_THREAD;
 use contract::parts::strip_bytes;
-use contract::tile::{Keys, Queries, Sm80};
+use contract::tile::{Epilogue, Keys, Sm80};
 
 /// A kernel of this family.
 pub trait Sm80Kernel: Kernel {
@@ -31,8 +31,9 @@ pub trait Sm80Kernel: Kernel {
     const STOPS_EARLY: bool = Self::RESCALE_THRESHOLD > 0
         && Self::GROUPS == 1
         && Self::TILE.m_tiles() as u32 * Self::TILE.columns < REGISTERS_PER_THREAD;
-    /// How many of every [`EXPONENTIALS`](contract::tile::sm80::EXPONENTIALS) are computed on the FMA pipe.
-    const BY_FMA: u32 = Self::TILE.fma_exponentials;
-    /// Whether Q is read from shared memory for every 16 keys instead of being kept in registers.
-    const SHARED_QUERIES: bool = matches!(Self::TILE.queries, Queries::Shared);
+    /// Binary logarithm of how large probabilities may grow under a guessed shift; 0: shifts follow the row maxima from the start.
+    // A number: with a `bool`, LLVM orders the instructions of most kernels otherwise.
+    const RESCALE_THRESHOLD: u32 = Self::TILE.rescale.threshold();
+    /// Whether O is stored from registers, bypassing shared memory.
+    const EXCHANGE: bool = matches!(Self::TILE.epilogue, Epilogue::Exchange);
 }

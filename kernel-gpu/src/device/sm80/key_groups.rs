@@ -2,13 +2,13 @@
 //!
 //! With one group, a block of few rows would have only one warp per 16 of them and leave most of the multiprocessor idle.
 
+use super::block::Block;
 use super::combination::{add_fragment, add_softmax, leave_strip};
 use super::kernel::Sm80Kernel;
-use super::parts;
-use crate::device::attention::block::Block;
+use super::{Output, Tile, parts};
+use crate::device::attention::Lane;
 use crate::device::attention::head_dim::{Fragments, HeadDim};
 use crate::device::attention::softmax::RunningSoftmax;
-use crate::device::attention::{Lane, Output, Tile};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{memory, sync};
 use crate::device::unrolled;

@@ -1,11 +1,11 @@
 //! Parts of the keys of a work item ([`contract::parts`]): which part a block attends to, what it leaves in memory, and the launch that
 //! combines the parts, by the equations of [`combination`](super::combination).
 
-use super::combination;
+use super::block::Block;
 use super::kernel::Sm80Kernel;
-use crate::device::attention::block::Block;
+use super::{Output, Tile, combination, epilogue};
 use crate::device::attention::softmax::RunningSoftmax;
-use crate::device::attention::{Lane, Output, ROWS_PER_LANE, Tile, epilogue};
+use crate::device::attention::{Lane, ROWS_PER_LANE};
 use crate::device::codegen::{shared, thread};
 use crate::device::hidden::not_unrolled;
 use crate::device::ptx::mma::FragmentC;

@@ -1,12 +1,13 @@
 //! Copies K and V to shared memory with `cp.async` by all threads of the block, `STAGES - 1` steps ahead.
 
+use super::Tile;
+use super::block::{Attended, Block};
+use super::copy::{Copies, start_copy};
 use super::kernel::Sm80Kernel;
 use super::parts::Part;
-use crate::device::attention::block::{Attended, Block};
-use crate::device::attention::copy::{Copies, start_copy};
+use super::shared_memory::SharedMemory;
+use crate::device::attention::Lane;
 use crate::device::attention::head_rows::HeadRows;
-use crate::device::attention::shared_memory::SharedMemory;
-use crate::device::attention::{Lane, Tile};
 use crate::device::hidden::{self, not_unrolled};
 use crate::device::ptx::{cp_async, sync};
 

@@ -1,8 +1,9 @@
 //! The matrix products of one warp for 16 keys: S = Q·Kᵀ, O += P·V, and l += P·1.
 
+use super::{Output, Tile};
 use crate::device::attention::head_dim::{Fragments, HeadDim};
 use crate::device::attention::kernel::Kernel;
-use crate::device::attention::{Lane, Output, ROWS_PER_LANE, Scores, Tile};
+use crate::device::attention::{Lane, ROWS_PER_LANE, Scores};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::{ldmatrix, mma};

@@ -12,7 +12,6 @@ use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::{math, vote};
 use crate::device::unrolled;
-use contract::tile::sm80::EXPONENTIALS;
 
 /// 8-key tiles of scores that become one fragment of P.
 const N_TILES: usize = 2;
@@ -136,7 +135,7 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
         });
     }
 
-    /// P of 16 keys, one fragment per strip. Some of every [`EXPONENTIALS`], evenly spread, are computed on the FMA pipe.
+    /// P of 16 keys, one fragment per strip.
     #[inline(always)]
     pub fn probabilities<K: Sm80Kernel>(
         &self,
@@ -175,8 +174,8 @@ fn strip_probabilities<K: Sm80Kernel>(
     unrolled!(at most 2; for n in N_TILES => {
         unrolled!(at most 4; for element in 4 => {
             let exponent = math::fma(p[n][element], scale_log2, -shifts[element / 2]);
-            let by_fma = const { (n as u32 * 4 + element as u32) * K::BY_FMA % EXPONENTIALS < K::BY_FMA };
-            p[n][element] = if by_fma { math::exp2_polynomial(exponent) } else { math::exp2(exponent) };
+
+            p[n][element] = math::exp2(exponent);
         });
     });
     pack_probabilities::<K::Element>(p[0], p[1])

@@ -5,13 +5,14 @@ use super::key_groups::Group;
 use super::pipeline::{Pipeline, Step};
 use super::products::{self, QueryFragments, RowSums};
 use super::shifts::{Guess, Shifts};
+use super::{Output, Tile};
 use crate::device::attention::head_dim::Fragments;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::place::Place;
 use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::softmax::{RunningSoftmax, apply_mask, mask_scores, rescale_row};
-use crate::device::attention::{Lane, Output, Scores, Tile};
+use crate::device::attention::{Lane, Scores};
 use crate::device::hidden::not_unrolled;
 use crate::device::ptx::mma::FragmentA;
 use crate::device::ptx::sync;
@@ -96,16 +97,9 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
     }
 
     /// Its fragments.
-    ///
-    /// # Safety
-    /// The whole warp calls this together.
     #[inline(always)]
-    unsafe fn fragments(&self) -> QueryFragments<K, M_TILES> {
-        match K::SHARED_QUERIES {
-            // SAFETY: the whole warp is here, and Q has arrived.
-            true => unsafe { self.load_again() },
-            false => self.fragments,
-        }
+    fn fragments(&self) -> QueryFragments<K, M_TILES> {
+        self.fragments
     }
 
     /// Its fragments while shifts follow the row maxima. Kernels that mostly guess read them again, since the scores of many keys take
@@ -115,23 +109,11 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
     /// The whole warp calls this together.
     #[inline(always)]
     unsafe fn beside_scores(&self) -> QueryFragments<K, M_TILES> {
-        // SAFETY: the whole warp is here, and Q has arrived.
-        unsafe {
-            match K::RESCALE_THRESHOLD {
-                0 => self.fragments(),
-                _ => self.load_again(),
-            }
+        match K::RESCALE_THRESHOLD {
+            0 => self.fragments(),
+            // SAFETY: `load` was called, so the tile is there; the whole warp is here.
+            _ => unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(self.tile, self.warp_row, self.lane) },
         }
-    }
-
-    /// Its fragments, loaded from shared memory.
-    ///
-    /// # Safety
-    /// The whole warp calls this together.
-    #[inline(always)]
-    unsafe fn load_again(&self) -> QueryFragments<K, M_TILES> {
-        // SAFETY: `load` was called, so the tile is there; the whole warp is here.
-        unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(self.tile, self.warp_row, self.lane) }
     }
 }
 

@@ -13,11 +13,11 @@
 //! If any lane of the warp finds otherwise, the step is repeated with the row max ([`RunningSoftmax::update`]).
 //! Inputs with widely spread scores do this once or twice per strip.
 //!
-//! The bound on the sums is a threshold. With threshold 0 this is classic online softmax, with a row max in every step.
 
 use core::marker::PhantomData;
 
-use super::products::{self, Probabilities};
+use super::probabilities::{self, Probabilities};
+use crate::device::attention::head_dim::HeadDim;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::score_mod::ScoreMod;
@@ -28,7 +28,6 @@ use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::Registers;
 use crate::device::ptx::{math, vote};
 use crate::device::unrolled;
-use contract::tile::RESCALE_ON_OVERFLOW;
 
 /// What a step is within its strip.
 #[derive(Clone, Copy)]
@@ -39,8 +38,7 @@ pub struct StepKind {
     pub masked: bool,
 }
 
-/// The softmax of a strip. Rescales when the sum of a lane's p in a step exceeds 2 to the power of
-/// [`Kernel::RESCALE_THRESHOLD`]; for [`RESCALE_ON_OVERFLOW`], when it exceeds what the element type allows.
+/// The softmax of a strip. Rescales when the sum of a lane's p in a step exceeds what the element type allows.
 pub struct StripSoftmax<K> {
     /// Shift and sums so far.
     pub running: RunningSoftmax<1>,
@@ -50,12 +48,6 @@ pub struct StripSoftmax<K> {
 }
 
 impl<K: Kernel> StripSoftmax<K> {
-    /// Limit on the sum of a lane's p over both its rows, which bounds each p.
-    const LARGEST_SUM: f32 = match K::RESCALE_THRESHOLD {
-        RESCALE_ON_OVERFLOW => K::Element::LARGEST_SUM,
-        threshold => (1u32 << threshold) as f32,
-    };
-
     /// The state of a strip before any keys.
     #[inline(always)]
     pub fn begin() -> Self {
@@ -88,7 +80,8 @@ impl<K: Kernel> StripSoftmax<K> {
     ) -> Probabilities<K_STEPS> {
         // SAFETY: the caller has the warp together.
         unsafe {
-            if K::RESCALE_THRESHOLD > 0 {
+            // Always so. Without a branch here, LLVM orders the instructions of every kernel that calls this otherwise.
+            if K::HeadDim::COLUMNS > 0 {
                 let (probabilities, sums) = under_shift::<K::Element, _, _>(scores, self.minus_shift, scale_log2);
                 if Self::are_sound(sums, kind) {
                     unrolled!(at most 2; for r in ROWS_PER_LANE => { self.running.sum[0][r] += sums[r] });
@@ -101,7 +94,7 @@ impl<K: Kernel> StripSoftmax<K> {
             self.running.update(scores, scale_log2, rescale);
         }
         unrolled!(at most 2; for r in ROWS_PER_LANE => { self.minus_shift[r] = -self.running.shift[0][r] });
-        products::pack::<K::Element, _, _>(scores)
+        probabilities::pack::<K::Element, _, _>(scores)
     }
 
     /// [`Self::take`] that leaves the probabilities, unrounded, in place of the scores.
@@ -119,17 +112,15 @@ impl<K: Kernel> StripSoftmax<K> {
     ) {
         // SAFETY: the caller has the warp together.
         unsafe {
-            if K::RESCALE_THRESHOLD > 0 {
-                let mut probabilities = *scores;
-                let mut sums = [-0.0; ROWS_PER_LANE];
-                unrolled!(at most 8; for n in N_TILES => {
-                    probabilities[0][n] = add_probabilities(&mut sums, scores[0][n], self.minus_shift, scale_log2);
-                });
-                if Self::are_sound(sums, kind) {
-                    self.add(sums);
-                    *scores = probabilities;
-                    return;
-                }
+            let mut probabilities = *scores;
+            let mut sums = [-0.0; ROWS_PER_LANE];
+            unrolled!(at most 8; for n in N_TILES => {
+                probabilities[0][n] = add_probabilities(&mut sums, scores[0][n], self.minus_shift, scale_log2);
+            });
+            if Self::are_sound(sums, kind) {
+                self.add(sums);
+                *scores = probabilities;
+                return;
             }
             self.take_under_maxima(scores, scale_log2, kind.first, rescale);
         }
@@ -142,7 +133,7 @@ impl<K: Kernel> StripSoftmax<K> {
     #[inline(always)]
     unsafe fn are_sound(sums: [f32; ROWS_PER_LANE], StepKind { first, masked }: StepKind) -> bool {
         // The sum of both is NaN if one is, and comparisons with NaN are false.
-        let no_overflow = sums[0] + sums[1] <= Self::LARGEST_SUM;
+        let no_overflow = sums[0] + sums[1] <= K::Element::LARGEST_SUM;
         let not_small = |sums: [f32; ROWS_PER_LANE]| math::min(sums[0], sums[1]) >= K::Element::SMALLEST_FIRST_SUM;
         // SAFETY: the caller has the warp together.
         unsafe {

@@ -249,7 +249,7 @@ fn header(
 
 /// `entry`, unless it is for packed sequences, which no point of a map has.
 fn listed(entry: &Entry) -> Option<Kernel> {
-    (entry.sequence != Sequence::Packed).then(|| Kernel { entry: entry.name.clone(), config: entry.config })
+    (entry.sequence != Sequence::Packed).then(|| Kernel { entry: entry.name.clone(), config: Some(entry.config) })
 }
 
 /// Prints the results.

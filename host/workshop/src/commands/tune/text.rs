@@ -165,7 +165,6 @@ mod tests {
         let shown = plan(&Plan::new(&request).unwrap(), Some(Path::new("plan.json")));
         for expected in [
             "sm90_tma, S = 512, on sm_90",
-            "sm90_cp_async, S = 512, on sm_90",
             "in the search space",
             "rejected: bank conflicts: 8 rows of a tile take 8 wavefronts",
             "pass every gate",

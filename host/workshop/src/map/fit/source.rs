@@ -14,7 +14,7 @@ use super::LastRound::{self, Spread, Together};
 use super::{Constants, Costs, KernelClass, Placement};
 use crate::config::Mask::{self, Causal, Full};
 use crate::tile::Grid::{self, OneShot, Persistent, SplitKeys};
-use crate::tile::Kind::{self, Sm80, Sm90CpAsync, Sm90Tma};
+use crate::tile::Kind::{self, Sm80, Sm90Tma};
 use crate::tile::Overlap::{self, AcrossStrips, BetweenWarpgroups, WithinStrip};
 
 /// The GPU models.

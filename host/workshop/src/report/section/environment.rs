@@ -87,12 +87,13 @@ fn implementations(record: &BenchRecord) -> Table {
 fn described(contender: &str, implementation: &Implementation) -> [String; 4] {
     let (code, from, commit) = match implementation {
         Implementation::Ptx { kernel: Kernel { entry, config }, file, sha256, code_generator, git_commit, .. } => (
-            format!(
-                "{entry}: tiles {}×{}, {} warps, {} stages",
-                config.block_m(),
-                config.block_n(),
-                config.warps(),
-                config.stages()
+            config.map_or_else(
+                || format!("{entry}, which is no more"),
+                |config| {
+                    let (rows, keys, warps, stages) =
+                        (config.block_m(), config.block_n(), config.warps(), config.stages());
+                    format!("{entry}: tiles {rows}×{keys}, {warps} warps, {stages} stages")
+                },
             ),
             format!("{file}, SHA-256 {sha256}, by {} {}", code_generator.name, code_generator.version),
             git_commit.clone().unwrap_or_else(|| "unknown".into()),

@@ -142,11 +142,7 @@ pub unsafe fn leave_strip<K: OrderedKernel>(
         if K::Order::SPLITS_KEYS {
             return;
         }
-        if K::EXCHANGE {
-            strip.store(context, K::Order::copy_of(context, step), normalisers, lane.again());
-        } else {
-            strip.finish(context.memory, step, normalisers, lane.again());
-        }
+        strip.finish(context.memory, step, normalisers, lane.again());
     }
 }
 

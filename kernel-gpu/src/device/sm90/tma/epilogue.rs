@@ -1,16 +1,11 @@
 //! The end of a strip: O is normalised and written to shared memory, with the statistics for LSE. [`super::storer`] stores
 //! both while the warpgroup continues with its next strip.
 
-use super::context::Context;
-use super::copies::StripCopy;
 use super::kernel::TmaKernel;
-use super::mapped::Mapped;
 use super::memory::Memory;
 use super::rows::Rows;
-use crate::device::attention::epilogue::{exchange_strip, normaliser};
 use crate::device::attention::head_dim::{Fragments, HeadDim};
-use crate::device::attention::head_rows::HeadRows;
-use crate::device::attention::softmax::{RunningSoftmax, rescale_row};
+use crate::device::attention::softmax::{RunningSoftmax, normaliser};
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
@@ -70,34 +65,6 @@ pub unsafe fn leave_nothing<K: TmaKernel>(memory: Memory<K>, strip: u32, lane: L
         sync::warp();
         if leaves_statistics(lane) {
             mbarrier::arrive(memory.strip_computed(strip));
-        }
-    }
-}
-
-/// Stores O of the warp's rows of a strip from registers, then passes its place to the storer for LSE.
-///
-/// # Safety
-/// All lanes of the warp call this together; nothing else writes these rows of O, and all products that read Q of the strip have
-/// completed.
-#[inline(always)]
-pub unsafe fn store_output<K: TmaKernel>(
-    output: &mut OutputStrip<K>,
-    normalisers: Normalisers,
-    context: &Context<'_, K>,
-    copy: StripCopy,
-    lane: Lane,
-) {
-    unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row::<K>(output, r, normalisers[r]) });
-    let rows = HeadRows::new::<K::Element>(context.args.o, &context.args.o_strides, copy.work, copy.tile.begin);
-    // SAFETY: the caller has the warp together, and nothing else writes these rows.
-    unsafe {
-        exchange_strip::<K>(output, rows, context.args, (copy.tile.first_row + warp_row(lane), copy.tile.length), lane);
-        if K::Sequence::IS_LOOKED_UP {
-            // All lanes have read the strip's description.
-            sync::warp();
-        }
-        if leaves_statistics(lane) {
-            mbarrier::arrive(context.memory.strip_computed(copy.strip));
         }
     }
 }

@@ -18,13 +18,11 @@ use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::Registers;
 use crate::device::ptx::{math, vote};
-use crate::device::sm90::products::{self, Probabilities};
+use crate::device::sm90::probabilities::{self, Probabilities};
 use crate::device::unrolled;
-use contract::tile::RESCALE_ON_OVERFLOW;
 
-/// The shifts of a strip, for the rows that this lane holds. Rescales when a p exceeds 2 to the power of
-/// [`Kernel::RESCALE_THRESHOLD`](crate::device::attention::kernel::Kernel::RESCALE_THRESHOLD); for [`RESCALE_ON_OVERFLOW`], when it
-/// exceeds what the element type allows.
+/// The shifts of a strip, for the rows that this lane holds. Rescales when a p exceeds what the element type
+/// allows.
 pub struct Shifts<K> {
     /// The shift.
     pub shift: [f32; ROWS_PER_LANE],
@@ -35,10 +33,7 @@ pub struct Shifts<K> {
 
 impl<K: TmaKernel> Shifts<K> {
     /// A pair of the largest p.
-    const LARGEST: u32 = match K::RESCALE_THRESHOLD {
-        RESCALE_ON_OVERFLOW => pair_of_powers::<K::Element>(K::Element::LARGEST_EXPONENT as i32),
-        threshold => pair_of_powers::<K::Element>(threshold as i32),
-    };
+    const LARGEST: u32 = pair_of_powers::<K::Element>(K::Element::LARGEST_EXPONENT as i32);
     /// Whether a strip begins under its row maxima: where a row may not attend to the first keys, so that none are guessed. The p of the
     /// largest score is a power of two then, and LSE of a row with a single key is exact, whose gradient depends on that.
     const BEGINS_UNDER_MAXIMA: bool = K::Mask::HAS_BEGIN;
@@ -75,7 +70,7 @@ impl<K: TmaKernel> Shifts<K> {
     ) -> Probabilities<K_STEPS> {
         // SAFETY: the caller has the warp together.
         unsafe {
-            if K::RESCALE_THRESHOLD > 0 && !(Self::BEGINS_UNDER_MAXIMA && first) {
+            if !(Self::BEGINS_UNDER_MAXIMA && first) {
                 let (probabilities, largest) = under_shift::<K::Element>(&scores[0], self.minus_shift, scale_log2);
                 // All columns of a lane may be masked, but not all of the row.
                 if vote::all(Self::are_sound(largest, first))
@@ -86,7 +81,7 @@ impl<K: TmaKernel> Shifts<K> {
             }
             self.take_under_maxima(scores, scale_log2, first, rescale);
         }
-        products::pack::<K::Element, N_TILES, K_STEPS>(scores)
+        probabilities::pack::<K::Element, N_TILES, K_STEPS>(scores)
     }
 
     /// Turns scores into probabilities under the row maxima.

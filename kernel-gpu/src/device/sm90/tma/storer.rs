@@ -7,8 +7,8 @@ use super::mapped::Mapped;
 use super::memory::Memory;
 use super::rows::Rows;
 use crate::device::attention::Lane;
-use crate::device::attention::epilogue::log_sum_exp;
 use crate::device::attention::sequence::Sequence;
+use crate::device::attention::softmax::log_sum_exp;
 use crate::device::ptx::{bulk_copy, mbarrier, memory, sync};
 use crate::device::unrolled;
 use contract::config::WARP_SIZE;
@@ -41,8 +41,7 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
         }
     }
 
-    /// Stores O and LSE of a strip once it is computed, and releases its place. Rows beyond the end are not stored. With
-    /// [`Kernel::EXCHANGE`](crate::device::attention::kernel::Kernel::EXCHANGE), the computing warps have already stored O.
+    /// Stores O and LSE of a strip once it is computed, and releases its place. Rows beyond the end are not stored.
     ///
     /// # Safety
     /// The whole warp calls this together, for the strips in order.
@@ -53,7 +52,7 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
         // the place is released after the copy has read it and each lane its statistics.
         unsafe {
             mbarrier::wait(self.memory.strip_computed(strip), parity);
-            if self.copies && !K::EXCHANGE && (!K::Sequence::IS_LOOKED_UP || copy.has_rows()) {
+            if self.copies && (!K::Sequence::IS_LOOKED_UP || copy.has_rows()) {
                 let first = K::Sequence::in_maps(self.context.args, work, tile).after(tile.first_row);
                 let tile = self.memory.strip(strip);
                 unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
@@ -65,7 +64,7 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
             // Reconverged, since otherwise LSE would be computed twice: by the copying lane, and by the others.
             sync::converge_warp();
             self.store_lse(copy);
-            if self.copies && !K::EXCHANGE {
+            if self.copies {
                 bulk_copy::wait_for_reads::<0>();
             }
             mbarrier::arrive(self.memory.strip_empty(strip));

@@ -21,7 +21,7 @@ use crate::device::attention::softmax::{
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, NMajor, Registers};
-use crate::device::sm90::products::{self, Probabilities};
+use crate::device::sm90::probabilities::{self, Probabilities};
 use crate::device::sm90::softmax::{StepKind, StripSoftmax};
 use crate::device::{hidden, unrolled};
 use contract::config::MMA_N;
@@ -391,7 +391,7 @@ impl<K: OrderedKernel> Strip<K> {
         if is_due != 0 {
             unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row::<K>(&mut self.output, r, factors[r]) });
         }
-        self.probabilities = products::pack::<K::Element, N_TILES, K_STEPS>(&self.scores);
+        self.probabilities = probabilities::pack::<K::Element, N_TILES, K_STEPS>(&self.scores);
     }
 
     /// Writes the statistics of the strip of `step` for the storer of LSE, once all of its keys are processed. Returns the factors
@@ -435,16 +435,6 @@ impl<K: OrderedKernel> Strip<K> {
     pub unsafe fn leave_part(&self, memory: Memory<K>, lane: Lane) {
         // SAFETY: the caller's promise is the same.
         unsafe { combine::leave_part(&self.output, memory, lane) };
-    }
-
-    /// [`Self::finish`] that stores O of the strip from registers and passes on only its place.
-    ///
-    /// # Safety
-    /// As for [`Self::finish`].
-    #[inline(always)]
-    pub unsafe fn store(&mut self, context: &Context<'_, K>, copy: StripCopy, normalisers: Normalisers, lane: Lane) {
-        // SAFETY: the whole warp is here; all products that read Q have completed, and the rows of O are its own.
-        unsafe { epilogue::store_output(&mut self.output, normalisers, context, copy, lane) };
     }
 }
 

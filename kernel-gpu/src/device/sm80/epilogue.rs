@@ -1,50 +1,28 @@
 //! Normalisation and the stores of O and LSE.
 
 use super::block::Block;
-use super::head_dim::{Fragments, HeadDim};
-use super::head_rows::{HeadRows, has_chunk};
-use super::kernel::Kernel;
-use super::sequence::Sequence;
-use super::softmax::{RunningSoftmax, rescale_row};
-use super::{Lane, Output, OutputStrip, ROWS_PER_LANE, Tile};
+use super::kernel::Sm80Kernel;
+use super::{Output, Tile};
+use crate::device::attention::head_dim::{Fragments, HeadDim};
+use crate::device::attention::head_rows::{HeadRows, has_chunk};
+use crate::device::attention::kernel::Kernel;
+use crate::device::attention::sequence::Sequence;
+use crate::device::attention::softmax::{RunningSoftmax, log_sum_exp, normaliser, rescale_row};
+use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
-use crate::device::ptx::{math, memory, shuffle, sync};
+use crate::device::ptx::{memory, shuffle, sync};
 use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::{MMA_M, WARP_SIZE};
 
-/// ln 2, which converts base-2 to natural logarithms.
-const LN_2: f32 = core::f32::consts::LN_2;
-
-/// Completes the row sums, normalises O and stores it, and LSE if requested.
+/// Normalises O and stores it, and LSE if requested. With [`Sm80Kernel::EXCHANGE`], O bypasses the tile.
 ///
 /// # Safety
 /// The whole warp calls this together, for its rows of the block from `warp_row` on; no other warp accesses these rows of
 /// `tile`, and a barrier follows the last reads of their previous contents.
-#[cfg(feature = "sm_90a")]
 #[inline(always)]
-pub unsafe fn finish<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
-    output: Output<K, M_TILES>,
-    mut softmax: RunningSoftmax<M_TILES>,
-    tile: Tile<K, BLOCK_M>,
-    warp_row: u32,
-    block: &Block<'_, K>,
-    lane: Lane,
-) {
-    // SAFETY: the whole warp is here, and its rows of the tile are its own.
-    unsafe {
-        softmax.complete_sums();
-        store(output, &softmax, tile, warp_row, block, lane);
-    }
-}
-
-/// [`finish`] with complete row sums. With [`Kernel::EXCHANGE`], O bypasses the tile.
-///
-/// # Safety
-/// As for [`finish`].
-#[inline(always)]
-pub unsafe fn store<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
+pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     mut output: Output<K, M_TILES>,
     softmax: &RunningSoftmax<M_TILES>,
     tile: Tile<K, BLOCK_M>,
@@ -78,16 +56,10 @@ fn normalise<K: Kernel, const M_TILES: usize>(output: &mut Output<K, M_TILES>, s
     });
 }
 
-/// The factor that normalises a row of O with sum l: 1/l, or 0 if the row attended to nothing.
-#[inline(always)]
-pub fn normaliser(sum: f32) -> f32 {
-    if sum == 0.0 { 0.0 } else { math::reciprocal(sum) }
-}
-
 /// Stores O in 16-byte pieces, through the warp's own rows of `tile`, which turn the accumulator layout into rows.
 ///
 /// # Safety
-/// As for [`finish`].
+/// As for [`store`].
 #[inline(always)]
 unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     output: &Output<K, M_TILES>,
@@ -128,7 +100,7 @@ unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
 /// Stores O in 16-byte pieces, from registers.
 ///
 /// # Safety
-/// As for [`finish`].
+/// As for [`store`].
 #[inline(always)]
 unsafe fn exchange_output<K: Kernel, const M_TILES: usize>(
     output: &Output<K, M_TILES>,
@@ -149,7 +121,7 @@ unsafe fn exchange_output<K: Kernel, const M_TILES: usize>(
 /// # Safety
 /// The whole warp calls this together; no other warp writes these rows.
 #[inline(always)]
-pub unsafe fn exchange_strip<K: Kernel>(
+unsafe fn exchange_strip<K: Kernel>(
     strip: &OutputStrip<K>,
     rows: HeadRows,
     args: &ForwardArgs,
@@ -199,7 +171,6 @@ unsafe fn store_quad<K: Kernel>(
 ///
 /// # Safety
 /// The whole warp calls this together; no other warp writes these columns.
-#[cfg(feature = "sm_80")]
 #[inline(always)]
 pub unsafe fn store_columns<K: Kernel>(
     mut tiles: [FragmentC; QUAD as usize],
@@ -283,18 +254,12 @@ unsafe fn write_row<K: Kernel, const BLOCK_M: u32>(
     });
 }
 
-/// LSE = ln Σ exp(scale·s) = ln 2 · (shift + log₂ l) of a row.
-#[inline(always)]
-pub fn log_sum_exp(shift: f32, sum: f32) -> f32 {
-    LN_2 * (shift + math::log2(sum))
-}
-
 /// Stores LSE for the warp's rows; `lse` is the address of the head's row 0.
 ///
 /// # Safety
-/// As for [`finish`].
+/// As for [`store`].
 #[inline(always)]
-pub unsafe fn store_lse<K: Kernel, const M_TILES: usize>(
+unsafe fn store_lse<K: Kernel, const M_TILES: usize>(
     softmax: &RunningSoftmax<M_TILES>,
     lse: u64,
     warp_row: u32,

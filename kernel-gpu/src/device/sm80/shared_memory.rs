@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use super::Tile;
-use super::kernel::Kernel;
+use crate::device::attention::kernel::Kernel;
 use crate::device::codegen::shared;
 
 /// The block's dynamic shared memory: the Q tile, later reused for O, then K and V of each stage.

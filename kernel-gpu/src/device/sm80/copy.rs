@@ -1,10 +1,11 @@
 //! Copies of tiles from global to shared memory by all threads of a block, 16 bytes per thread at a time.
 
+use super::Tile;
 use super::block::Block;
-use super::head_rows::{HeadRows, has_chunk};
-use super::kernel::Kernel;
-use super::sequence::Sequence;
-use super::{Lane, Tile};
+use crate::device::attention::Lane;
+use crate::device::attention::head_rows::{HeadRows, has_chunk};
+use crate::device::attention::kernel::Kernel;
+use crate::device::attention::sequence::Sequence;
 use crate::device::hidden;
 use crate::device::ptx::cp_async;
 use crate::device::unrolled;

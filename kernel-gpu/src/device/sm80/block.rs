@@ -2,12 +2,12 @@
 
 use core::marker::PhantomData;
 
-use super::head_rows::HeadRows;
-use super::kernel::Kernel;
-use super::mask::Mask;
+use crate::device::attention::head_rows::HeadRows;
+use crate::device::attention::kernel::Kernel;
+use crate::device::attention::mask::Mask;
 #[cfg(feature = "sm_80")]
-use super::score_mod::ScoreMod;
-use super::sequence::Sequence;
+use crate::device::attention::score_mod::ScoreMod;
+use crate::device::attention::sequence::Sequence;
 use crate::device::codegen::thread;
 #[cfg(feature = "sm_80")]
 use crate::device::hidden;
