@@ -1,7 +1,7 @@
 //! The rows of a head in global memory.
 
 use crate::shared_tile::{CHUNK_BYTES, Element};
-use contract::args::{ForwardArgs, Strides};
+use contract::args::Strides;
 use contract::geometry::BlockWork;
 
 /// Elements of a chunk, the same for all types.
@@ -31,8 +31,8 @@ impl HeadRows {
     }
 }
 
-/// Whether D includes chunk `chunk` of a tile's row; the tile may be wider than D.
+/// Whether D = `head_dim` includes chunk `chunk` of a tile's row; the tile may be wider than D.
 #[inline(always)]
-pub fn has_chunk(args: &ForwardArgs, chunk: u32) -> bool {
-    chunk < args.head_dim / CHUNK_ELEMENTS
+pub fn has_chunk(head_dim: u32, chunk: u32) -> bool {
+    chunk < head_dim / CHUNK_ELEMENTS
 }

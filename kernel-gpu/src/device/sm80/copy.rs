@@ -53,8 +53,10 @@ impl Copies {
             false => (lane, self.pitch),
         };
         let (row, chunk) = place::<K, ROWS>(lane);
+        // By value: a reference to the arguments that the closures share would force them into local memory.
+        let head_dim = block.args.head_dim;
         // Columns beyond the end of a row are treated like rows beyond the last.
-        let length = |chunk: u32| if has_chunk(block.args, chunk) { length } else { 0 };
+        let length = |chunk: u32| if has_chunk(head_dim, chunk) { length } else { 0 };
         let (mut first_row, mut shared) = (first_row + row, tile.chunk(row, chunk));
         if IN_TURN {
             (first_row, shared) = (hidden::again(first_row), hidden::again(shared));

@@ -81,7 +81,8 @@ unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     let rows = block.output();
     let together = const { Tile::<K, BLOCK_M>::ROW_SECTIONS.chunks };
     let (mut strip_row, chunk) = (lane.index / together, lane.index % together);
-    let length = |section: u32| if has_chunk(block.args, section * together + chunk) { block.length() } else { 0 };
+    let length =
+        |section: u32| if has_chunk(block.args.head_dim, section * together + chunk) { block.length() } else { 0 };
     while strip_row < M_TILES as u32 * MMA_M {
         let row = block.first_row() + warp_row + strip_row;
         unrolled!(at most 4; for section in Tile::<K, BLOCK_M>::ROW_SECTIONS.count => {
@@ -160,7 +161,7 @@ unsafe fn store_quad<K: Kernel>(
     // SAFETY: the whole warp is here; a chunk of a row before the end, 16-byte aligned by the launch's checks.
     unsafe {
         let value = transpose([pack(0), pack(1), pack(2), pack(3)], lane);
-        if !K::Sequence::HAS_TAIL || (row < length && has_chunk(args, chunk)) {
+        if !K::Sequence::HAS_TAIL || (row < length && has_chunk(args.head_dim, chunk)) {
             memory::store_global_16(rows.chunk(row, chunk), value);
         }
     }

@@ -320,7 +320,7 @@ impl<const PARTS: usize> Parts<PARTS> {
                 });
             });
             let number = const { q as u32 * Part::<K>::row_threads(PARTS) };
-            if has_chunk(args, (quad + number) / 2) {
+            if has_chunk(args.head_dim, (quad + number) / 2) {
                 let [a, b, c, d] = output;
                 // SAFETY: four elements of the row.
                 unsafe {
