@@ -27,7 +27,7 @@ const UNITS: [&str; 4] = [
     "-Zinline-mir=yes",
 ];
 
-/// No loop is unrolled by the compiler, as LLVM 7 unrolls nearly none.
+/// The compiler unrolls no loop but short ones, of up to ten steps, as LLVM 7 does.
 const NO_UNROLLING: [&str; 2] = ["-Cllvm-args=-unroll-full-max-count=0", "-Cllvm-args=-unroll-threshold=0"];
 
 /// Compiles with a rustc that knows the target, driven by cargo.
@@ -50,7 +50,7 @@ impl Rustc {
         Self { compiler, library, cargo, workspace, candidates: None, unrolls: true }
     }
 
-    /// The same compiler without unrolling of its own.
+    /// The same compiler without unrolling of its own but of short loops.
     pub fn without_unrolling(self) -> Self {
         Self { unrolls: false, ..self }
     }

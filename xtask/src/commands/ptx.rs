@@ -129,7 +129,7 @@ pub fn check_loops(environment: &Environment, workspace: &Workspace) -> Result<(
         Selected::new(code_generator.as_ref(), &of_one_type, workspace)?.context("rustc compiles any entries")?;
     let folder = workspace.device_target().join("without-unrolling");
     let built = ptx_folder::build(workspace, &selected, &FAMILY_TARGETS, Checks::default(), &folder).context(
-        "a loop over registers has to be an `unrolled!` (docs/rust-cuda.md); with rustc's own unrolling off,",
+        "a loop over registers has to be an `unrolled!` (docs/rust-cuda.md); with rustc's own unrolling off",
     )?;
     let mut splits = Vec::new();
     for module in &built.manifest.modules {
