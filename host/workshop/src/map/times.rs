@@ -212,7 +212,7 @@ mod tests {
     use contract::tile::{Configuration, Sm80, Sm90Tma};
 
     fn map() -> Map {
-        let kernel = |entry: &str, config| Kernel { entry: entry.into(), config };
+        let kernel = |entry: &str, config| Kernel { entry: entry.into(), config: Some(config) };
         let mut header = header();
         header.kernels = vec![
             kernel("small", Configuration::Sm80(Sm80::new(64, 64, 4, 2))),
