@@ -240,7 +240,8 @@ def _recorded_with_lse(
     rows = (tensor.flatten(0, 1) for tensor in (query, key, value))
     lengths = (_thirds(seqused_q, query, True), _thirds(seqused_k, key, False))
     (batch, queries), keys = query.shape[:2], key.shape[1]
-    out, lse = _recorded.attention_varlen(*rows, *lengths, queries, max(queries, keys), *asked[:4])
+    packed: tuple[Any, ...] = (*rows, *lengths, queries, max(queries, keys), *asked[:4])
+    out, lse = _recorded.attention_varlen(*packed)
     return out.unflatten(0, (batch, queries)), lse.unflatten(1, (batch, queries))
 
 
