@@ -47,7 +47,7 @@ fn without_a_gpu_nothing_is_measured() {
     let ranges =
         ["0..4", "5..4", "many"].map(|range| refusal(fa512(&["map", "run", "--heads", range, "--out"]).arg(&out)));
     ranges.iter().for_each(|message| assert!(message.contains("as in 1..4096"), "{message}"));
-    let message = refusal(fa512(&["map", "show"]).arg(of_repository("docs/results/tuning/record.jsonl")));
+    let message = refusal(fa512(&["map", "show"]).arg(of_repository("host/workshop/tests/records/tuning.jsonl")));
     assert!(message.contains("not a map"), "{message}");
 }
 
