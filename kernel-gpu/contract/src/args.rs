@@ -143,6 +143,11 @@ pub const TENSOR_MAP_ROWS: u32 = 64;
 /// Maximum columns of that box: the widest swizzle spans 128 bytes.
 pub const TENSOR_MAP_COLUMNS: u32 = 64;
 
+/// Columns of a panel of tiles of `columns` columns: the span of a swizzle that makes all panels full.
+pub const fn panel_columns(columns: u32) -> u32 {
+    if columns % TENSOR_MAP_COLUMNS == 0 { TENSOR_MAP_COLUMNS } else { 32 }
+}
+
 /// Size and alignment of [`ForwardArgs`] in the `.param` space.
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 

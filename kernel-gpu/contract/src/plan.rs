@@ -5,7 +5,7 @@ mod addresses;
 use core::num::NonZeroU32;
 use core::ops::RangeInclusive;
 
-use crate::args::{ForwardArgs, ScoreModArgs, TENSOR_MAP_BYTES, TensorMaps};
+use crate::args::{ForwardArgs, ScoreModArgs, TENSOR_MAP_BYTES, TensorMaps, panel_columns};
 use crate::config::{Mask, Scores, Sequence};
 use crate::cost::{Costs, KernelClass};
 use crate::divisor::Divisor;
@@ -334,7 +334,7 @@ impl Variant<'_> {
         let columns = self.config.columns();
         match self.sequence {
             Sequence::Exact(_) => columns..=columns,
-            _ if self.config.uses_tensor_maps() => columns - tensor_map::panel_columns(columns) + 1..=columns,
+            _ if self.config.uses_tensor_maps() => columns - panel_columns(columns) + 1..=columns,
             Sequence::Any | Sequence::Packed => 1..=columns,
         }
     }

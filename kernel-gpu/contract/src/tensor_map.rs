@@ -6,7 +6,7 @@
 //! zeros and are not written. Maps of packed sequences have the rows in two dimensions, so that the rows after the
 //! sequence that is copied also count as beyond it.
 
-use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS};
+use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS, panel_columns};
 use crate::config::ELEMENT_BYTES;
 use crate::limits::STRIDE_LIMIT;
 use crate::problem::Problem;
@@ -104,11 +104,6 @@ impl TensorMap {
             box_columns: panel_columns(columns),
         }
     }
-}
-
-/// Columns of a panel of tiles of `columns` columns: the span of a swizzle that makes all panels full.
-pub const fn panel_columns(columns: u32) -> u32 {
-    if columns % TENSOR_MAP_COLUMNS == 0 { TENSOR_MAP_COLUMNS } else { 32 }
 }
 
 /// Checks that tensor maps can describe the tensors of `problem`.

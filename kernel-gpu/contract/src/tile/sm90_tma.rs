@@ -5,9 +5,8 @@ use super::block::{
 };
 use super::{BiasTiles, Grid, Overlap, Rejection};
 use crate::architecture::{ArchitectureLimits, MOST_GENEROUS, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
-use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS};
+use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS, panel_columns};
 use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
-use crate::tensor_map::panel_columns;
 
 /// Bytes of a row's statistics: its shift and its sum, f32 each.
 pub const ROW_STATISTICS_BYTES: u32 = 8;
