@@ -230,20 +230,10 @@ _record = register_autograd("attention", why_no_gradient, _keep, forward_with_ls
 def _recorder(rows: int, record: Callable[..., Any], by_nodes: Callable[..., Any]) -> Callable[..., Any]:
     """O and LSE with a gradient: by nodes in C++ without a change of scores, otherwise by `record`. The sequence is dimension `rows`."""
 
-    def recorded(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        is_causal: bool = False,
-        scale: Optional[float] = None,
-        window_left: Optional[int] = None,
-        window_right: Optional[int] = None,
-        align: str = TOP_LEFT,
-        *others: Any,
-    ) -> tuple[Tensor, Tensor]:
-        limits = (is_causal, scale, window_left, window_right, align)
-        if not _recorded.IS_POSSIBLE or any(map(_is_given, others)):
-            return record(query, key, value, *limits, *others)
+    def recorded(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
+        limits = Options(*options)[:5]
+        if not _recorded.IS_POSSIBLE or any(map(_is_given, options[5:])):
+            return record(query, key, value, *options)
         # The kernel says what is wrong with other dimensions.
         if query.dim() == key.dim() == 4 and query.shape != key.shape:
             _require(_why_no_gradient_of_limits(query.shape[rows], key.shape[rows], *limits))

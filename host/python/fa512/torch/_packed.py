@@ -176,8 +176,11 @@ def backward(
 def zero_outside(cu_seqlens: Tensor, *of_rows: Optional[Tensor]) -> None:
     """Writes zeros into the rows that belong to no sequence: those before the first one, and those behind the last."""
     gradients = [gradient for gradient in of_rows if gradient is not None]
+    if not gradients:
+        return
+    outside = _outside(cu_seqlens, gradients[0].shape[0])
     for gradient in gradients:
-        gradient.masked_fill_(_outside(cu_seqlens, gradient.shape[0]), 0)
+        gradient.masked_fill_(outside, 0)
 
 
 class _OfBackward(threading.local):
@@ -300,34 +303,20 @@ _record = register_autograd("attention_varlen", why_no_gradient, _keep, _forward
 
 
 def _recorded_with_lse(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seqlens: Tensor,
-    max_seqlen: int,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    window_left: Optional[int] = None,
-    window_right: Optional[int] = None,
-    softcap: Optional[float] = None,
-    alibi_slopes: Optional[Tensor] = None,
-    cu_seqlens_k: Optional[Tensor] = None,
-    max_seqlen_k: Optional[int] = None,
-    align: str = TOP_LEFT,
-    deterministic: bool = False,
+    query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any
 ) -> tuple[Tensor, Tensor]:
     """`_forward_with_lse_cuda` with a gradient, recorded in C++ without a change of scores."""
-    limits = (is_causal, scale, window_left, window_right)
-    if not _recorded.IS_POSSIBLE or softcap is not None or alibi_slopes is not None or deterministic:
-        scores = (softcap, alibi_slopes, cu_seqlens_k, max_seqlen_k, align, deterministic)
-        return _record(query, key, value, cu_seqlens, max_seqlen, *limits, *scores)
-    longest_k = max_seqlen
+    asked = _Options(*options)
+    if not _recorded.IS_POSSIBLE or asked.deterministic or any(score is not None for score in asked.scores()):
+        return _record(query, key, value, cu_seqlens, *asked)
+    cu_seqlens_k, limits = asked.cu_seqlens_k, asked.limits()
+    longest = longest_k = asked.max_seqlen
     if cu_seqlens_k is not None:
-        reason = why_no_gradient_of_limits(align, *limits)
+        reason = why_no_gradient_of_limits(asked.align, *limits)
         if reason is not None:
             raise ValueError(reason)
-        longest_k = max(max_seqlen, key.shape[0] if max_seqlen_k is None else max_seqlen_k)
-    lengths = (cu_seqlens, cu_seqlens if cu_seqlens_k is None else cu_seqlens_k, max_seqlen, longest_k)
+        longest_k = max(longest, key.shape[0] if asked.max_seqlen_k is None else asked.max_seqlen_k)
+    lengths = (cu_seqlens, cu_seqlens if cu_seqlens_k is None else cu_seqlens_k, longest, longest_k)
     out, lse = _recorded.attention_varlen(query, key, value, *lengths, *limits)
 
     def zero(gradients: tuple[Optional[Tensor], ...], _: Any) -> tuple[Optional[Tensor], ...]:
