@@ -19,12 +19,14 @@ const COMPONENTS: [&str; 3] = ["rust-src", "rustc-dev", "llvm-tools"];
 /// they download.
 pub fn rust_cuda(environment: &Environment, workspace: &Workspace) -> Result<Examination> {
     let examine = || examine(environment, workspace, None);
-    if examine().has_packages() {
-        return Ok(examine());
+    let found = examine();
+    if found.has_packages() {
+        return Ok(found);
     }
     let folder = ToolchainFolder::lock(workspace)?;
     let tools = Folder::of(workspace);
     folder.clear_unfinished(tools.path())?;
+    // Another process may have brought them meanwhile.
     let found = examine();
     if found.rustc.is_err() {
         install_rustc(environment, &folder, &tools).context("the compiler that the backend is for")?;
