@@ -12,7 +12,6 @@
 //!
 //! If any lane of the warp finds otherwise, the step is repeated with the row max ([`RunningSoftmax::update`]).
 //! Inputs with widely spread scores do this once or twice per strip.
-//!
 
 use core::marker::PhantomData;
 

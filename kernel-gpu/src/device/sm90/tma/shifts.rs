@@ -1,8 +1,8 @@
 //! Softmax with few row maxima, whose row sums are products.
 //!
-//! As in [`crate::device::sm90::softmax`], a strip begins with guessed shifts or 0, a step keeps the current shift, and the row max is
-//! computed only if that was not sound, or in the first step of a strip under a mask with a begin. But l is the product of P with eight more columns of V, all ones
-//! ([`Memory::ones`](super::memory::Memory::ones)). So it is the sum of the same rounded p as O, and needs no additions and no exchange
+//! As in [`crate::device::sm90::softmax`], a step keeps the current shift, and the row max is computed only if that was not sound. A strip
+//! begins with guessed shifts or 0, and under a mask with a begin with its row maxima. But l is the product of P with eight columns of ones
+//! ([`Memory::ones`](super::memory::Memory::ones)). So l is the sum of the same rounded p as O, and needs no additions and no exchange
 //! between lanes. Whether the shift was sound is decided from the largest p:
 //!
 //! * none exceeds the largest element, with a margin;
@@ -21,8 +21,7 @@ use crate::device::ptx::{math, vote};
 use crate::device::sm90::probabilities::{self, Probabilities};
 use crate::device::unrolled;
 
-/// The shifts of a strip, for the rows that this lane holds. Rescales when a p exceeds what the element type
-/// allows.
+/// The shifts of a strip, for the rows that this lane holds. Rescales when a p exceeds what the element type allows.
 pub struct Shifts<K> {
     /// The shift.
     pub shift: [f32; ROWS_PER_LANE],
