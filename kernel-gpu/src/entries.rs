@@ -81,20 +81,27 @@ macro_rules! entry {
     };
 }
 
-/// Declares the entries of the variants.
+/// Declares the entries of the variants, two for each line.
 #[cfg(not(feature = "candidates"))]
 macro_rules! entries {
-    ($($entry:ident: $kind:ident { $($config:tt)* }, $element:ident, $sequence:ident $(($length:literal))?, $mask:ident $(, $scores:ident)?;)*) => {
-        // One module each, so that each entry is a codegen unit, and an edit recompiles only the entries that it affects.
-        $(mod $entry {
+    ($($f16:ident, $bf16:ident: $kind:ident { $($config:tt)* }, $sequence:ident $(($length:literal))?, $mask:ident $(, $scores:ident)?;)*) => {
+        $(
+            in_module! { $kind $f16, F16, $f16, sequence::$sequence $(<$length>)?, mask::$mask, [$($scores)?] }
+            in_module! { $kind $bf16, Bf16, $f16, sequence::$sequence $(<$length>)?, mask::$mask, [$($scores)?] }
+        )*
+    };
+}
+
+/// Declares an entry in a module of its own, so that each entry is a codegen unit, and an edit recompiles only the entries that it affects.
+#[cfg(not(feature = "candidates"))]
+macro_rules! in_module {
+    ($kind:ident $entry:ident, $element:ident, $tile:ident, $sequence:ty, $mask:ty, $scores:tt) => {
+        mod $entry {
             #[allow(unused_imports, reason = "the entries of the other families are left out")]
             use super::shipped::*;
 
-            entry! {
-                $kind $entry, $element, sequence::$sequence $(<$length>)?, mask::$mask, [$($scores)?],
-                contract::variants::tiles::$entry
-            }
-        })*
+            entry! { $kind $entry, $element, $sequence, $mask, $scores, contract::variants::tiles::$tile }
+        }
     };
 }
 #[cfg(not(feature = "candidates"))]

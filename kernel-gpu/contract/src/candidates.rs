@@ -78,14 +78,14 @@ impl Candidate {
         declaration(&Entry::from(self).variant())
     }
 
-    /// The line in the variant list of `variants.rs` that would ship it.
+    /// What follows the names of the entries in the line of `variants.rs` that would ship its tile.
     pub fn listing(&self) -> String {
-        let Self { name, config, element, sequence, mask } = self;
+        let Self { config, sequence, mask, .. } = self;
         let tile = match config {
             Configuration::Sm80(tile) => of_sm80(tile),
             Configuration::Sm90Tma(tile) => of_sm90_tma(tile),
         };
-        format!("{name}: {tile}, {element:?}, {sequence:?}, {mask:?};")
+        format!("{tile}, {sequence:?}, {mask:?};")
     }
 }
 
@@ -196,19 +196,19 @@ mod tests {
         let cases = [
             (
                 Configuration::Sm90Tma(Sm90Tma { passes: 2, grid: Grid::Persistent, ..Sm90Tma::new(4, 8) }),
-                "x: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, F16, Exact(512), Full;",
+                "Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Exact(512), Full;",
             ),
             (
                 Configuration::Sm90Tma(Sm90Tma { columns: 128, overlap: Overlap::AcrossStrips, ..Sm90Tma::new(2, 5) }),
-                "x: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, overlap across strips }, F16, Exact(512), Full;",
+                "Sm90Tma { 2 warpgroups, 5 stages, 128 columns, overlap across strips }, Exact(512), Full;",
             ),
             (
                 Configuration::Sm90Tma(Sm90Tma { bias_tiles: BiasTiles::OnePerWarpgroup, ..Sm90Tma::new(4, 7) }),
-                "x: Sm90Tma { 4 warpgroups, 7 stages, bias tiles }, F16, Exact(512), Full;",
+                "Sm90Tma { 4 warpgroups, 7 stages, bias tiles }, Exact(512), Full;",
             ),
             (
                 Configuration::Sm80(Sm80 { unroll: 1, key_groups: 2, keys: Keys::InParts, ..Sm80::new(64, 32, 4, 2) }),
-                "x: Sm80 { 64 x 32, 4 warps, 2 stages, 2 key groups, parts, unroll 1 }, F16, Exact(512), Full;",
+                "Sm80 { 64 x 32, 4 warps, 2 stages, 2 key groups, parts, unroll 1 }, Exact(512), Full;",
             ),
             (
                 Configuration::Sm80(Sm80 {
@@ -216,7 +216,7 @@ mod tests {
                     epilogue: Epilogue::Exchange,
                     ..Sm80::new(64, 32, 4, 2)
                 }),
-                "x: Sm80 { 64 x 32, 4 warps, 2 stages, rescale every step, exchange epilogue }, F16, Exact(512), Full;",
+                "Sm80 { 64 x 32, 4 warps, 2 stages, rescale every step, exchange epilogue }, Exact(512), Full;",
             ),
         ];
         for (config, line) in cases {

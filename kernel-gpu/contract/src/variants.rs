@@ -84,314 +84,164 @@ impl Variant<'_> {
     }
 }
 
-/// Calls `$callback!` with every variant, one per line: `entry: Kind { configuration }, element, sequence, mask;`, with
-/// `, Modified` after the mask of those with score modifications.
+/// Calls `$callback!` with every tile, one per line: `entry for F16, entry for Bf16: Kind { configuration }, sequence, mask;`, with
+/// `, Modified` after the mask of those with score modifications. Each line is two variants.
 ///
 /// Both the list below and the entries of kernel-gpu are generated from it.
 #[macro_export]
 macro_rules! for_every_variant {
-    // A new variant is a line here: `entry: Kind { tile, options that differ from the kind's defaults }, element, sequence, mask;`. The
-    // kind is a type of `crate::tile`; the arms of `tile!` define the syntax of tile and options.
+    // A new tile is a line here: `its two entries: Kind { tile, options that differ from the kind's defaults }, sequence, mask;`. The kind
+    // is a type of `crate::tile`; the arms of `tile!` define the syntax of tile and options. A test derives the names from the rest.
     ($callback:ident) => {
         $callback! {
-            fa512_sm90a_tma_s512_full_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, F16, Exact(512), Full;
-            fa512_sm90a_tma_s512_causal_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, F16, Exact(512), Causal;
-            fa512_sm90a_tma_s512_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, F16, Exact(512), Full;
-            fa512_sm90a_tma_s512_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, F16, Exact(512), Causal;
-            fa512_sm90a_tma_any_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, F16, Any, Full;
-            fa512_sm90a_tma_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, F16, Any, Causal;
-            fa512_sm90a_tma_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, F16, Any, Full;
-            fa512_sm90a_tma_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, F16, Any, Causal;
-            fa512_sm90a_tma_any_full_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Full;
-            fa512_sm90a_tma_any_causal_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Causal;
-            fa512_sm90a_tma_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 2 blocks, split keys }, F16, Any, Full;
-            fa512_sm90a_tma_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 2 blocks, split keys }, F16, Any, Causal;
-            fa512_sm90a_tma_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, F16, Packed, Full;
-            fa512_sm90a_tma_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, F16, Packed, Causal;
-            fa512_sm90a_tma_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Full;
-            fa512_sm90a_tma_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Causal;
-            fa512_sm90a_tma_any_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Window;
-            fa512_sm90a_tma_any_modified_256x64: Sm90Tma { 4 warpgroups, 7 stages, persistent, bias tiles }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_any_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent, bias tiles }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_packed_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Window;
-            fa512_sm90a_tma_packed_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Window, Modified;
+            fa512_sm90a_tma_s512_full_512x64, fa512_sm90a_tma_bf16_s512_full_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Exact(512), Full;
+            fa512_sm90a_tma_s512_causal_512x64, fa512_sm90a_tma_bf16_s512_causal_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Exact(512), Causal;
+            fa512_sm90a_tma_s512_full_64x64, fa512_sm90a_tma_bf16_s512_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Exact(512), Full;
+            fa512_sm90a_tma_s512_causal_64x64, fa512_sm90a_tma_bf16_s512_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Exact(512), Causal;
+            fa512_sm90a_tma_any_full_256x64, fa512_sm90a_tma_bf16_any_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Any, Full;
+            fa512_sm90a_tma_any_causal_256x64, fa512_sm90a_tma_bf16_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Any, Causal;
+            fa512_sm90a_tma_any_full_64x64, fa512_sm90a_tma_bf16_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Any, Full;
+            fa512_sm90a_tma_any_causal_64x64, fa512_sm90a_tma_bf16_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Any, Causal;
+            fa512_sm90a_tma_any_full_64x64_persistent, fa512_sm90a_tma_bf16_any_full_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Any, Full;
+            fa512_sm90a_tma_any_causal_64x64_persistent, fa512_sm90a_tma_bf16_any_causal_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Any, Causal;
+            fa512_sm90a_tma_any_full_64x64_split, fa512_sm90a_tma_bf16_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 2 blocks, split keys }, Any, Full;
+            fa512_sm90a_tma_any_causal_64x64_split, fa512_sm90a_tma_bf16_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 2 blocks, split keys }, Any, Causal;
+            fa512_sm90a_tma_packed_full_256x64, fa512_sm90a_tma_bf16_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Packed, Full;
+            fa512_sm90a_tma_packed_causal_256x64, fa512_sm90a_tma_bf16_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Packed, Causal;
+            fa512_sm90a_tma_packed_full_64x64, fa512_sm90a_tma_bf16_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Packed, Full;
+            fa512_sm90a_tma_packed_causal_64x64, fa512_sm90a_tma_bf16_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Packed, Causal;
+            fa512_sm90a_tma_any_window_64x64, fa512_sm90a_tma_bf16_any_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Any, Window;
+            fa512_sm90a_tma_any_modified_256x64, fa512_sm90a_tma_bf16_any_modified_256x64: Sm90Tma { 4 warpgroups, 7 stages, persistent, bias tiles }, Any, Window, Modified;
+            fa512_sm90a_tma_any_modified_64x64, fa512_sm90a_tma_bf16_any_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent, bias tiles }, Any, Window, Modified;
+            fa512_sm90a_tma_any_modified_64x64_pairs, fa512_sm90a_tma_bf16_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Any, Window, Modified;
+            fa512_sm90a_tma_packed_window_64x64, fa512_sm90a_tma_bf16_packed_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Packed, Window;
+            fa512_sm90a_tma_packed_modified_64x64, fa512_sm90a_tma_bf16_packed_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Packed, Window, Modified;
 
-            fa512_sm90a_tma_bf16_s512_full_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Bf16, Exact(512), Full;
-            fa512_sm90a_tma_bf16_s512_causal_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Bf16, Exact(512), Causal;
-            fa512_sm90a_tma_bf16_s512_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Bf16, Exact(512), Full;
-            fa512_sm90a_tma_bf16_s512_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Bf16, Exact(512), Causal;
-            fa512_sm90a_tma_bf16_any_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_any_full_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_any_causal_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 2 blocks, split keys }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 2 blocks, split keys }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Bf16, Packed, Full;
-            fa512_sm90a_tma_bf16_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Bf16, Packed, Causal;
-            fa512_sm90a_tma_bf16_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Full;
-            fa512_sm90a_tma_bf16_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Causal;
-            fa512_sm90a_tma_bf16_any_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Window;
-            fa512_sm90a_tma_bf16_any_modified_256x64: Sm90Tma { 4 warpgroups, 7 stages, persistent, bias tiles }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_any_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent, bias tiles }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_packed_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Window;
-            fa512_sm90a_tma_bf16_packed_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Window, Modified;
+            fa512_sm90a_tma_d32_any_full_256x64, fa512_sm90a_tma_bf16_d32_any_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Any, Full;
+            fa512_sm90a_tma_d32_any_causal_256x64, fa512_sm90a_tma_bf16_d32_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Any, Causal;
+            fa512_sm90a_tma_d32_any_full_64x64, fa512_sm90a_tma_bf16_d32_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Any, Full;
+            fa512_sm90a_tma_d32_any_causal_64x64, fa512_sm90a_tma_bf16_d32_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Any, Causal;
+            fa512_sm90a_tma_d32_any_full_64x64_split, fa512_sm90a_tma_bf16_d32_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 2 blocks, split keys }, Any, Full;
+            fa512_sm90a_tma_d32_any_causal_64x64_split, fa512_sm90a_tma_bf16_d32_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 2 blocks, split keys }, Any, Causal;
+            fa512_sm90a_tma_d32_packed_full_256x64, fa512_sm90a_tma_bf16_d32_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Packed, Full;
+            fa512_sm90a_tma_d32_packed_causal_256x64, fa512_sm90a_tma_bf16_d32_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Packed, Causal;
+            fa512_sm90a_tma_d32_packed_full_64x64, fa512_sm90a_tma_bf16_d32_packed_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Packed, Full;
+            fa512_sm90a_tma_d32_packed_causal_64x64, fa512_sm90a_tma_bf16_d32_packed_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Packed, Causal;
+            fa512_sm90a_tma_d32_any_window_64x64, fa512_sm90a_tma_bf16_d32_any_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Any, Window;
+            fa512_sm90a_tma_d32_any_modified_256x64, fa512_sm90a_tma_bf16_d32_any_modified_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent, bias tiles }, Any, Window, Modified;
+            fa512_sm90a_tma_d32_any_modified_64x64, fa512_sm90a_tma_bf16_d32_any_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent, bias tiles }, Any, Window, Modified;
+            fa512_sm90a_tma_d32_any_modified_64x64_pairs, fa512_sm90a_tma_bf16_d32_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, Any, Window, Modified;
+            fa512_sm90a_tma_d32_packed_window_64x64, fa512_sm90a_tma_bf16_d32_packed_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Packed, Window;
+            fa512_sm90a_tma_d32_packed_modified_64x64, fa512_sm90a_tma_bf16_d32_packed_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, Packed, Window, Modified;
+            fa512_sm90a_tma_d96_any_full_192x64, fa512_sm90a_tma_bf16_d96_any_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, Any, Full;
+            fa512_sm90a_tma_d96_any_causal_192x64, fa512_sm90a_tma_bf16_d96_any_causal_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent, overlap within strips }, Any, Causal;
+            fa512_sm90a_tma_d96_any_full_128x64, fa512_sm90a_tma_bf16_d96_any_full_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, Any, Full;
+            fa512_sm90a_tma_d96_any_causal_128x64, fa512_sm90a_tma_bf16_d96_any_causal_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, Any, Causal;
+            fa512_sm90a_tma_d96_any_full_64x64, fa512_sm90a_tma_bf16_d96_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Any, Full;
+            fa512_sm90a_tma_d96_any_causal_64x64, fa512_sm90a_tma_bf16_d96_any_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Any, Causal;
+            fa512_sm90a_tma_d96_any_full_64x64_split, fa512_sm90a_tma_bf16_d96_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 96 columns, 2 blocks, split keys }, Any, Full;
+            fa512_sm90a_tma_d96_any_causal_64x64_split, fa512_sm90a_tma_bf16_d96_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 96 columns, 2 blocks, split keys }, Any, Causal;
+            fa512_sm90a_tma_d96_any_full_128x64_split, fa512_sm90a_tma_bf16_d96_any_full_128x64_split: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, split keys, overlap across strips }, Any, Full;
+            fa512_sm90a_tma_d96_any_causal_128x64_split, fa512_sm90a_tma_bf16_d96_any_causal_128x64_split: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, split keys, overlap across strips }, Any, Causal;
+            fa512_sm90a_tma_d96_packed_full_128x64, fa512_sm90a_tma_bf16_d96_packed_full_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, Packed, Full;
+            fa512_sm90a_tma_d96_packed_causal_128x64, fa512_sm90a_tma_bf16_d96_packed_causal_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, Packed, Causal;
+            fa512_sm90a_tma_d96_any_window_64x64, fa512_sm90a_tma_bf16_d96_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Any, Window;
+            fa512_sm90a_tma_d96_any_modified_64x64, fa512_sm90a_tma_bf16_d96_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent, bias tiles }, Any, Window, Modified;
+            fa512_sm90a_tma_d96_any_modified_64x64_pairs, fa512_sm90a_tma_bf16_d96_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Any, Window, Modified;
+            fa512_sm90a_tma_d96_packed_window_64x64, fa512_sm90a_tma_bf16_d96_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Packed, Window;
+            fa512_sm90a_tma_d96_packed_modified_64x64, fa512_sm90a_tma_bf16_d96_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Packed, Window, Modified;
+            fa512_sm90a_tma_d128_any_full_128x64, fa512_sm90a_tma_bf16_d128_any_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, Any, Full;
+            fa512_sm90a_tma_d128_any_causal_128x64, fa512_sm90a_tma_bf16_d128_any_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, Any, Causal;
+            fa512_sm90a_tma_d128_any_full_64x64, fa512_sm90a_tma_bf16_d128_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Any, Full;
+            fa512_sm90a_tma_d128_any_causal_64x64, fa512_sm90a_tma_bf16_d128_any_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Any, Causal;
+            fa512_sm90a_tma_d128_any_full_64x64_split, fa512_sm90a_tma_bf16_d128_any_full_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 128 columns, 2 blocks, split keys }, Any, Full;
+            fa512_sm90a_tma_d128_any_causal_64x64_split, fa512_sm90a_tma_bf16_d128_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 128 columns, 2 blocks, split keys }, Any, Causal;
+            fa512_sm90a_tma_d128_any_full_128x64_split, fa512_sm90a_tma_bf16_d128_any_full_128x64_split: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, split keys, overlap across strips }, Any, Full;
+            fa512_sm90a_tma_d128_any_causal_128x64_split, fa512_sm90a_tma_bf16_d128_any_causal_128x64_split: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, split keys, overlap across strips }, Any, Causal;
+            fa512_sm90a_tma_d128_packed_full_128x64, fa512_sm90a_tma_bf16_d128_packed_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, Packed, Full;
+            fa512_sm90a_tma_d128_packed_causal_128x64, fa512_sm90a_tma_bf16_d128_packed_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, Packed, Causal;
+            fa512_sm90a_tma_d128_packed_full_64x64, fa512_sm90a_tma_bf16_d128_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Packed, Full;
+            fa512_sm90a_tma_d128_packed_causal_64x64, fa512_sm90a_tma_bf16_d128_packed_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Packed, Causal;
+            fa512_sm90a_tma_d128_any_window_64x64, fa512_sm90a_tma_bf16_d128_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Any, Window;
+            fa512_sm90a_tma_d128_any_modified_64x64, fa512_sm90a_tma_bf16_d128_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent, bias tiles }, Any, Window, Modified;
+            fa512_sm90a_tma_d128_any_modified_64x64_pairs, fa512_sm90a_tma_bf16_d128_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Any, Window, Modified;
+            fa512_sm90a_tma_d128_packed_window_64x64, fa512_sm90a_tma_bf16_d128_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Packed, Window;
+            fa512_sm90a_tma_d128_packed_modified_64x64, fa512_sm90a_tma_bf16_d128_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Packed, Window, Modified;
 
-            fa512_sm90a_tma_d32_any_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, F16, Any, Full;
-            fa512_sm90a_tma_d32_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, F16, Any, Causal;
-            fa512_sm90a_tma_d32_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Any, Full;
-            fa512_sm90a_tma_d32_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Any, Causal;
-            fa512_sm90a_tma_d32_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 2 blocks, split keys }, F16, Any, Full;
-            fa512_sm90a_tma_d32_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 2 blocks, split keys }, F16, Any, Causal;
-            fa512_sm90a_tma_d32_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, F16, Packed, Full;
-            fa512_sm90a_tma_d32_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, F16, Packed, Causal;
-            fa512_sm90a_tma_d32_packed_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Full;
-            fa512_sm90a_tma_d32_packed_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Causal;
-            fa512_sm90a_tma_d32_any_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Any, Window;
-            fa512_sm90a_tma_d32_any_modified_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent, bias tiles }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_d32_any_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent, bias tiles }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_d32_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_d32_packed_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Window;
-            fa512_sm90a_tma_d32_packed_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, F16, Packed, Window, Modified;
-            fa512_sm90a_tma_d96_any_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, F16, Any, Full;
-            fa512_sm90a_tma_d96_any_causal_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent, overlap within strips }, F16, Any, Causal;
-            fa512_sm90a_tma_d96_any_full_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, F16, Any, Full;
-            fa512_sm90a_tma_d96_any_causal_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, F16, Any, Causal;
-            fa512_sm90a_tma_d96_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Full;
-            fa512_sm90a_tma_d96_any_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Causal;
-            fa512_sm90a_tma_d96_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 96 columns, 2 blocks, split keys }, F16, Any, Full;
-            fa512_sm90a_tma_d96_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 96 columns, 2 blocks, split keys }, F16, Any, Causal;
-            fa512_sm90a_tma_d96_any_full_128x64_split: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, split keys, overlap across strips }, F16, Any, Full;
-            fa512_sm90a_tma_d96_any_causal_128x64_split: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, split keys, overlap across strips }, F16, Any, Causal;
-            fa512_sm90a_tma_d96_packed_full_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, F16, Packed, Full;
-            fa512_sm90a_tma_d96_packed_causal_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, F16, Packed, Causal;
-            fa512_sm90a_tma_d96_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Window;
-            fa512_sm90a_tma_d96_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent, bias tiles }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_d96_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_d96_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Packed, Window;
-            fa512_sm90a_tma_d96_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Packed, Window, Modified;
-            fa512_sm90a_tma_d128_any_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, F16, Any, Full;
-            fa512_sm90a_tma_d128_any_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, F16, Any, Causal;
-            fa512_sm90a_tma_d128_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Full;
-            fa512_sm90a_tma_d128_any_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Causal;
-            fa512_sm90a_tma_d128_any_full_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 128 columns, 2 blocks, split keys }, F16, Any, Full;
-            fa512_sm90a_tma_d128_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 128 columns, 2 blocks, split keys }, F16, Any, Causal;
-            fa512_sm90a_tma_d128_any_full_128x64_split: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, split keys, overlap across strips }, F16, Any, Full;
-            fa512_sm90a_tma_d128_any_causal_128x64_split: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, split keys, overlap across strips }, F16, Any, Causal;
-            fa512_sm90a_tma_d128_packed_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, F16, Packed, Full;
-            fa512_sm90a_tma_d128_packed_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, F16, Packed, Causal;
-            fa512_sm90a_tma_d128_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Full;
-            fa512_sm90a_tma_d128_packed_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Causal;
-            fa512_sm90a_tma_d128_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Window;
-            fa512_sm90a_tma_d128_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent, bias tiles }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_d128_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Window, Modified;
-            fa512_sm90a_tma_d128_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Window;
-            fa512_sm90a_tma_d128_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Window, Modified;
+            fa512_sm80_s512_full_128x64, fa512_sm80_bf16_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Exact(512), Full;
+            fa512_sm80_s512_causal_128x32, fa512_sm80_bf16_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Exact(512), Causal;
+            fa512_sm80_any_full_128x64, fa512_sm80_bf16_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks, parts }, Any, Full;
+            fa512_sm80_any_causal_128x32, fa512_sm80_bf16_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks, parts }, Any, Causal;
+            fa512_sm80_any_full_32x32, fa512_sm80_bf16_any_full_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, Any, Full;
+            fa512_sm80_any_causal_32x32, fa512_sm80_bf16_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, Any, Causal;
+            fa512_sm80_any_full_16x128, fa512_sm80_bf16_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 8 key groups }, Any, Full;
+            fa512_sm80_any_causal_16x128, fa512_sm80_bf16_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 8 key groups }, Any, Causal;
+            fa512_sm80_any_full_32x192, fa512_sm80_bf16_any_full_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 4 key groups }, Any, Full;
+            fa512_sm80_any_causal_32x192, fa512_sm80_bf16_any_causal_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 4 key groups }, Any, Causal;
+            fa512_sm80_any_causal_48x192, fa512_sm80_bf16_any_causal_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 4 key groups }, Any, Causal;
+            fa512_sm80_any_full_48x192, fa512_sm80_bf16_any_full_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 4 key groups, exchange epilogue }, Any, Full;
+            fa512_sm80_any_full_96x192, fa512_sm80_bf16_any_full_96x192: Sm80 { 96 x 192, 12 warps, 2 stages, 2 key groups }, Any, Full;
+            fa512_sm80_any_full_32x128, fa512_sm80_bf16_any_full_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups, parts }, Any, Full;
+            fa512_sm80_any_causal_32x128, fa512_sm80_bf16_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups, parts }, Any, Causal;
+            fa512_sm80_any_causal_64x128, fa512_sm80_bf16_any_causal_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 2 key groups }, Any, Causal;
+            fa512_sm80_packed_full_128x64, fa512_sm80_bf16_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Packed, Full;
+            fa512_sm80_packed_causal_128x32, fa512_sm80_bf16_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Packed, Causal;
+            fa512_sm80_packed_full_64x32, fa512_sm80_bf16_packed_full_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Packed, Full;
+            fa512_sm80_packed_causal_64x32, fa512_sm80_bf16_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Packed, Causal;
+            fa512_sm80_any_window_64x32, fa512_sm80_bf16_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Any, Window;
+            fa512_sm80_any_modified_64x32, fa512_sm80_bf16_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Any, Window, Modified;
+            fa512_sm80_packed_window_64x32, fa512_sm80_bf16_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Packed, Window;
+            fa512_sm80_packed_modified_64x32, fa512_sm80_bf16_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Packed, Window, Modified;
 
-            fa512_sm90a_tma_bf16_d32_any_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_d32_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d32_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_d32_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d32_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 2 blocks, split keys }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_d32_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 2 blocks, split keys }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d32_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Bf16, Packed, Full;
-            fa512_sm90a_tma_bf16_d32_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Bf16, Packed, Causal;
-            fa512_sm90a_tma_bf16_d32_packed_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Full;
-            fa512_sm90a_tma_bf16_d32_packed_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Causal;
-            fa512_sm90a_tma_bf16_d32_any_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Any, Window;
-            fa512_sm90a_tma_bf16_d32_any_modified_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent, bias tiles }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_d32_any_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent, bias tiles }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_d32_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_d32_packed_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Window;
-            fa512_sm90a_tma_bf16_d32_packed_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, Bf16, Packed, Window, Modified;
-            fa512_sm90a_tma_bf16_d96_any_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_d96_any_causal_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent, overlap within strips }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d96_any_full_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_d96_any_causal_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d96_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_d96_any_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d96_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 96 columns, 2 blocks, split keys }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_d96_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 96 columns, 2 blocks, split keys }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d96_any_full_128x64_split: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, split keys, overlap across strips }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_d96_any_causal_128x64_split: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, split keys, overlap across strips }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d96_packed_full_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, Bf16, Packed, Full;
-            fa512_sm90a_tma_bf16_d96_packed_causal_128x64: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, persistent, overlap across strips }, Bf16, Packed, Causal;
-            fa512_sm90a_tma_bf16_d96_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Window;
-            fa512_sm90a_tma_bf16_d96_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent, bias tiles }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_d96_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_d96_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Packed, Window;
-            fa512_sm90a_tma_bf16_d96_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Packed, Window, Modified;
-            fa512_sm90a_tma_bf16_d128_any_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_d128_any_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d128_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_d128_any_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d128_any_full_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 128 columns, 2 blocks, split keys }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_d128_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 128 columns, 2 blocks, split keys }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d128_any_full_128x64_split: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, split keys, overlap across strips }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_d128_any_causal_128x64_split: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, split keys, overlap across strips }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d128_packed_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, Bf16, Packed, Full;
-            fa512_sm90a_tma_bf16_d128_packed_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, Bf16, Packed, Causal;
-            fa512_sm90a_tma_bf16_d128_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Full;
-            fa512_sm90a_tma_bf16_d128_packed_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Causal;
-            fa512_sm90a_tma_bf16_d128_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Window;
-            fa512_sm90a_tma_bf16_d128_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent, bias tiles }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_d128_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Window, Modified;
-            fa512_sm90a_tma_bf16_d128_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Window;
-            fa512_sm90a_tma_bf16_d128_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Window, Modified;
-
-
-            fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, F16, Exact(512), Full;
-            fa512_sm80_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, F16, Exact(512), Causal;
-            fa512_sm80_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks, parts }, F16, Any, Full;
-            fa512_sm80_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks, parts }, F16, Any, Causal;
-            fa512_sm80_any_full_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, F16, Any, Full;
-            fa512_sm80_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, F16, Any, Causal;
-            fa512_sm80_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 8 key groups }, F16, Any, Full;
-            fa512_sm80_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 8 key groups }, F16, Any, Causal;
-            fa512_sm80_any_full_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 4 key groups }, F16, Any, Full;
-            fa512_sm80_any_causal_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 4 key groups }, F16, Any, Causal;
-            fa512_sm80_any_causal_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 4 key groups }, F16, Any, Causal;
-            fa512_sm80_any_full_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 4 key groups, exchange epilogue }, F16, Any, Full;
-            fa512_sm80_any_full_96x192: Sm80 { 96 x 192, 12 warps, 2 stages, 2 key groups }, F16, Any, Full;
-            fa512_sm80_any_full_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups, parts }, F16, Any, Full;
-            fa512_sm80_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups, parts }, F16, Any, Causal;
-            fa512_sm80_any_causal_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 2 key groups }, F16, Any, Causal;
-            fa512_sm80_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, F16, Packed, Full;
-            fa512_sm80_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, F16, Packed, Causal;
-            fa512_sm80_packed_full_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, F16, Packed, Full;
-            fa512_sm80_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, F16, Packed, Causal;
-            fa512_sm80_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, F16, Any, Window;
-            fa512_sm80_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, F16, Any, Window, Modified;
-            fa512_sm80_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, F16, Packed, Window;
-            fa512_sm80_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, F16, Packed, Window, Modified;
-
-            fa512_sm80_bf16_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Bf16, Exact(512), Full;
-            fa512_sm80_bf16_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Bf16, Exact(512), Causal;
-            fa512_sm80_bf16_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks, parts }, Bf16, Any, Full;
-            fa512_sm80_bf16_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks, parts }, Bf16, Any, Causal;
-            fa512_sm80_bf16_any_full_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Any, Full;
-            fa512_sm80_bf16_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Any, Causal;
-            fa512_sm80_bf16_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 8 key groups }, Bf16, Any, Full;
-            fa512_sm80_bf16_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 8 key groups }, Bf16, Any, Causal;
-            fa512_sm80_bf16_any_full_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 4 key groups }, Bf16, Any, Full;
-            fa512_sm80_bf16_any_causal_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 4 key groups }, Bf16, Any, Causal;
-            fa512_sm80_bf16_any_causal_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 4 key groups }, Bf16, Any, Causal;
-            fa512_sm80_bf16_any_full_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 4 key groups, exchange epilogue }, Bf16, Any, Full;
-            fa512_sm80_bf16_any_full_96x192: Sm80 { 96 x 192, 12 warps, 2 stages, 2 key groups }, Bf16, Any, Full;
-            fa512_sm80_bf16_any_full_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups, parts }, Bf16, Any, Full;
-            fa512_sm80_bf16_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups, parts }, Bf16, Any, Causal;
-            fa512_sm80_bf16_any_causal_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 2 key groups }, Bf16, Any, Causal;
-            fa512_sm80_bf16_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Bf16, Packed, Full;
-            fa512_sm80_bf16_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Bf16, Packed, Causal;
-            fa512_sm80_bf16_packed_full_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Packed, Full;
-            fa512_sm80_bf16_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Packed, Causal;
-            fa512_sm80_bf16_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Bf16, Any, Window;
-            fa512_sm80_bf16_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Bf16, Any, Window, Modified;
-            fa512_sm80_bf16_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Bf16, Packed, Window;
-            fa512_sm80_bf16_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Bf16, Packed, Window, Modified;
-
-            fa512_sm80_d32_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Any, Full;
-            fa512_sm80_d32_any_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Any, Causal;
-            fa512_sm80_d32_any_full_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, F16, Any, Full;
-            fa512_sm80_d32_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, F16, Any, Causal;
-            fa512_sm80_d32_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Any, Window;
-            fa512_sm80_d32_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 5 blocks, rescale every step }, F16, Any, Window, Modified;
-            fa512_sm80_d32_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Packed, Full;
-            fa512_sm80_d32_packed_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Packed, Causal;
-            fa512_sm80_d32_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Packed, Window;
-            fa512_sm80_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 5 blocks, rescale every step }, F16, Packed, Window, Modified;
-            fa512_sm80_d96_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, F16, Any, Full;
-            fa512_sm80_d96_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, F16, Any, Causal;
-            fa512_sm80_d96_any_full_96x96: Sm80 { 96 x 96, 12 warps, 2 stages, 96 columns, 2 key groups }, F16, Any, Full;
-            fa512_sm80_d96_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks, parts }, F16, Any, Full;
-            fa512_sm80_d96_any_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks, parts }, F16, Any, Causal;
-            fa512_sm80_d96_any_causal_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 96 columns, 4 key groups }, F16, Any, Causal;
-            fa512_sm80_d96_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups, parts }, F16, Any, Full;
-            fa512_sm80_d96_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups }, F16, Any, Causal;
-            fa512_sm80_d96_any_full_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 96 columns, 4 key groups }, F16, Any, Full;
-            fa512_sm80_d96_any_full_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 96 columns, 4 key groups, unroll 1 }, F16, Any, Full;
-            fa512_sm80_d96_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Any, Full;
-            fa512_sm80_d96_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Any, Causal;
-            fa512_sm80_d96_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, F16, Packed, Full;
-            fa512_sm80_d96_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks }, F16, Packed, Causal;
-            fa512_sm80_d96_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Packed, Full;
-            fa512_sm80_d96_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, F16, Packed, Causal;
-            fa512_sm80_d128_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, exchange epilogue, unroll 1 }, F16, Any, Full;
-            fa512_sm80_d128_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, unroll 1 }, F16, Any, Causal;
-            fa512_sm80_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, F16, Any, Full;
-            fa512_sm80_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, F16, Any, Causal;
-            fa512_sm80_d128_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns, 2 blocks }, F16, Any, Full;
-            fa512_sm80_d128_any_full_48x96: Sm80 { 48 x 96, 3 warps, 2 stages, 128 columns }, F16, Any, Full;
-            fa512_sm80_d128_any_full_96x96: Sm80 { 96 x 96, 6 warps, 2 stages, 128 columns }, F16, Any, Full;
-            fa512_sm80_d128_any_causal_48x96: Sm80 { 48 x 96, 6 warps, 2 stages, 128 columns, 2 key groups }, F16, Any, Causal;
-            fa512_sm80_d128_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Any, Full;
-            fa512_sm80_d128_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Any, Causal;
-            fa512_sm80_d128_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups, parts }, F16, Any, Full;
-            fa512_sm80_d128_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups }, F16, Any, Causal;
-            fa512_sm80_d128_any_full_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups, parts }, F16, Any, Full;
-            fa512_sm80_d128_any_causal_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups }, F16, Any, Causal;
-            fa512_sm80_d128_any_causal_64x96: Sm80 { 64 x 96, 8 warps, 2 stages, 128 columns, 2 key groups }, F16, Any, Causal;
-            fa512_sm80_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Any, Window;
-            fa512_sm80_d128_any_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Any, Window, Modified;
-            fa512_sm80_d128_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, unroll 1 }, F16, Packed, Full;
-            fa512_sm80_d128_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns }, F16, Packed, Causal;
-            fa512_sm80_d128_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Packed, Full;
-            fa512_sm80_d128_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Packed, Causal;
-            fa512_sm80_d128_packed_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Packed, Window;
-            fa512_sm80_d128_packed_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Packed, Window, Modified;
-
-            fa512_sm80_bf16_d32_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Any, Full;
-            fa512_sm80_bf16_d32_any_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d32_any_full_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, Bf16, Any, Full;
-            fa512_sm80_bf16_d32_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d32_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Any, Window;
-            fa512_sm80_bf16_d32_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 5 blocks, rescale every step }, Bf16, Any, Window, Modified;
-            fa512_sm80_bf16_d32_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Packed, Full;
-            fa512_sm80_bf16_d32_packed_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Packed, Causal;
-            fa512_sm80_bf16_d32_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Packed, Window;
-            fa512_sm80_bf16_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 5 blocks, rescale every step }, Bf16, Packed, Window, Modified;
-            fa512_sm80_bf16_d96_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Bf16, Any, Full;
-            fa512_sm80_bf16_d96_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d96_any_full_96x96: Sm80 { 96 x 96, 12 warps, 2 stages, 96 columns, 2 key groups }, Bf16, Any, Full;
-            fa512_sm80_bf16_d96_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks, parts }, Bf16, Any, Full;
-            fa512_sm80_bf16_d96_any_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks, parts }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d96_any_causal_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 96 columns, 4 key groups }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d96_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups, parts }, Bf16, Any, Full;
-            fa512_sm80_bf16_d96_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d96_any_full_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 96 columns, 4 key groups }, Bf16, Any, Full;
-            fa512_sm80_bf16_d96_any_full_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 96 columns, 4 key groups, unroll 1 }, Bf16, Any, Full;
-            fa512_sm80_bf16_d96_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Any, Full;
-            fa512_sm80_bf16_d96_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d96_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Bf16, Packed, Full;
-            fa512_sm80_bf16_d96_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks }, Bf16, Packed, Causal;
-            fa512_sm80_bf16_d96_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Packed, Full;
-            fa512_sm80_bf16_d96_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Bf16, Packed, Causal;
-            fa512_sm80_bf16_d128_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, exchange epilogue, unroll 1 }, Bf16, Any, Full;
-            fa512_sm80_bf16_d128_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, unroll 1 }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, Bf16, Any, Full;
-            fa512_sm80_bf16_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d128_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns, 2 blocks }, Bf16, Any, Full;
-            fa512_sm80_bf16_d128_any_full_48x96: Sm80 { 48 x 96, 3 warps, 2 stages, 128 columns }, Bf16, Any, Full;
-            fa512_sm80_bf16_d128_any_full_96x96: Sm80 { 96 x 96, 6 warps, 2 stages, 128 columns }, Bf16, Any, Full;
-            fa512_sm80_bf16_d128_any_causal_48x96: Sm80 { 48 x 96, 6 warps, 2 stages, 128 columns, 2 key groups }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d128_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Any, Full;
-            fa512_sm80_bf16_d128_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d128_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups, parts }, Bf16, Any, Full;
-            fa512_sm80_bf16_d128_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d128_any_full_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups, parts }, Bf16, Any, Full;
-            fa512_sm80_bf16_d128_any_causal_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d128_any_causal_64x96: Sm80 { 64 x 96, 8 warps, 2 stages, 128 columns, 2 key groups }, Bf16, Any, Causal;
-            fa512_sm80_bf16_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Any, Window;
-            fa512_sm80_bf16_d128_any_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Any, Window, Modified;
-            fa512_sm80_bf16_d128_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, unroll 1 }, Bf16, Packed, Full;
-            fa512_sm80_bf16_d128_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns }, Bf16, Packed, Causal;
-            fa512_sm80_bf16_d128_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Packed, Full;
-            fa512_sm80_bf16_d128_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Packed, Causal;
-            fa512_sm80_bf16_d128_packed_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Packed, Window;
-            fa512_sm80_bf16_d128_packed_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Packed, Window, Modified;
+            fa512_sm80_d32_any_full_128x64, fa512_sm80_bf16_d32_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Any, Full;
+            fa512_sm80_d32_any_causal_128x64, fa512_sm80_bf16_d32_any_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Any, Causal;
+            fa512_sm80_d32_any_full_32x128, fa512_sm80_bf16_d32_any_full_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, Any, Full;
+            fa512_sm80_d32_any_causal_32x128, fa512_sm80_bf16_d32_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups, parts }, Any, Causal;
+            fa512_sm80_d32_any_window_64x32, fa512_sm80_bf16_d32_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Any, Window;
+            fa512_sm80_d32_any_modified_64x32, fa512_sm80_bf16_d32_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 5 blocks, rescale every step }, Any, Window, Modified;
+            fa512_sm80_d32_packed_full_128x64, fa512_sm80_bf16_d32_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Packed, Full;
+            fa512_sm80_d32_packed_causal_128x64, fa512_sm80_bf16_d32_packed_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Packed, Causal;
+            fa512_sm80_d32_packed_window_64x32, fa512_sm80_bf16_d32_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Packed, Window;
+            fa512_sm80_d32_packed_modified_64x32, fa512_sm80_bf16_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 5 blocks, rescale every step }, Packed, Window, Modified;
+            fa512_sm80_d96_any_full_128x32, fa512_sm80_bf16_d96_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Any, Full;
+            fa512_sm80_d96_any_causal_128x32, fa512_sm80_bf16_d96_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Any, Causal;
+            fa512_sm80_d96_any_full_96x96, fa512_sm80_bf16_d96_any_full_96x96: Sm80 { 96 x 96, 12 warps, 2 stages, 96 columns, 2 key groups }, Any, Full;
+            fa512_sm80_d96_any_full_64x32, fa512_sm80_bf16_d96_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks, parts }, Any, Full;
+            fa512_sm80_d96_any_causal_64x32, fa512_sm80_bf16_d96_any_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks, parts }, Any, Causal;
+            fa512_sm80_d96_any_causal_48x192, fa512_sm80_bf16_d96_any_causal_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 96 columns, 4 key groups }, Any, Causal;
+            fa512_sm80_d96_any_full_16x128, fa512_sm80_bf16_d96_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups, parts }, Any, Full;
+            fa512_sm80_d96_any_causal_16x128, fa512_sm80_bf16_d96_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 96 columns, 8 key groups }, Any, Causal;
+            fa512_sm80_d96_any_full_32x192, fa512_sm80_bf16_d96_any_full_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 96 columns, 4 key groups }, Any, Full;
+            fa512_sm80_d96_any_full_64x128, fa512_sm80_bf16_d96_any_full_64x128: Sm80 { 64 x 128, 8 warps, 2 stages, 96 columns, 4 key groups, unroll 1 }, Any, Full;
+            fa512_sm80_d96_any_full_32x32, fa512_sm80_bf16_d96_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Any, Full;
+            fa512_sm80_d96_any_causal_32x32, fa512_sm80_bf16_d96_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Any, Causal;
+            fa512_sm80_d96_packed_full_128x32, fa512_sm80_bf16_d96_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 96 columns }, Packed, Full;
+            fa512_sm80_d96_packed_causal_64x32, fa512_sm80_bf16_d96_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 96 columns, 2 blocks }, Packed, Causal;
+            fa512_sm80_d96_packed_full_32x32, fa512_sm80_bf16_d96_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Packed, Full;
+            fa512_sm80_d96_packed_causal_32x32, fa512_sm80_bf16_d96_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 96 columns, 2 blocks }, Packed, Causal;
+            fa512_sm80_d128_any_full_128x32, fa512_sm80_bf16_d128_any_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, exchange epilogue, unroll 1 }, Any, Full;
+            fa512_sm80_d128_any_causal_128x32, fa512_sm80_bf16_d128_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, unroll 1 }, Any, Causal;
+            fa512_sm80_d128_any_full_64x64, fa512_sm80_bf16_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, Any, Full;
+            fa512_sm80_d128_any_causal_64x64, fa512_sm80_bf16_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns, parts }, Any, Causal;
+            fa512_sm80_d128_any_full_64x32, fa512_sm80_bf16_d128_any_full_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns, 2 blocks }, Any, Full;
+            fa512_sm80_d128_any_full_48x96, fa512_sm80_bf16_d128_any_full_48x96: Sm80 { 48 x 96, 3 warps, 2 stages, 128 columns }, Any, Full;
+            fa512_sm80_d128_any_full_96x96, fa512_sm80_bf16_d128_any_full_96x96: Sm80 { 96 x 96, 6 warps, 2 stages, 128 columns }, Any, Full;
+            fa512_sm80_d128_any_causal_48x96, fa512_sm80_bf16_d128_any_causal_48x96: Sm80 { 48 x 96, 6 warps, 2 stages, 128 columns, 2 key groups }, Any, Causal;
+            fa512_sm80_d128_any_full_32x32, fa512_sm80_bf16_d128_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Any, Full;
+            fa512_sm80_d128_any_causal_32x32, fa512_sm80_bf16_d128_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Any, Causal;
+            fa512_sm80_d128_any_full_16x128, fa512_sm80_bf16_d128_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups, parts }, Any, Full;
+            fa512_sm80_d128_any_causal_16x128, fa512_sm80_bf16_d128_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups }, Any, Causal;
+            fa512_sm80_d128_any_full_32x128, fa512_sm80_bf16_d128_any_full_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups, parts }, Any, Full;
+            fa512_sm80_d128_any_causal_32x128, fa512_sm80_bf16_d128_any_causal_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups }, Any, Causal;
+            fa512_sm80_d128_any_causal_64x96, fa512_sm80_bf16_d128_any_causal_64x96: Sm80 { 64 x 96, 8 warps, 2 stages, 128 columns, 2 key groups }, Any, Causal;
+            fa512_sm80_d128_any_window_64x32, fa512_sm80_bf16_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Any, Window;
+            fa512_sm80_d128_any_modified_64x32, fa512_sm80_bf16_d128_any_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Any, Window, Modified;
+            fa512_sm80_d128_packed_full_128x32, fa512_sm80_bf16_d128_packed_full_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 128 columns, unroll 1 }, Packed, Full;
+            fa512_sm80_d128_packed_causal_64x32, fa512_sm80_bf16_d128_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns }, Packed, Causal;
+            fa512_sm80_d128_packed_full_32x32, fa512_sm80_bf16_d128_packed_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Packed, Full;
+            fa512_sm80_d128_packed_causal_32x32, fa512_sm80_bf16_d128_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Packed, Causal;
+            fa512_sm80_d128_packed_window_64x32, fa512_sm80_bf16_d128_packed_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Packed, Window;
+            fa512_sm80_d128_packed_modified_64x32, fa512_sm80_bf16_d128_packed_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Packed, Window, Modified;
         }
     };
 }
@@ -406,35 +256,43 @@ macro_rules! scores {
     };
 }
 
+/// A variant of a line.
+macro_rules! variant {
+    ($entry:ident, $element:ident: $kind:ident $tile:ident, $sequence:ident $(($length:literal))?, $mask:ident, [$($scores:ident)?]) => {{
+        const CONFIG: Configuration = Configuration::$kind(tiles::$tile);
+        // One constant each: all in the body of one constant take the compiler six seconds.
+        const VARIANT: Variant<'static> = Variant {
+            entry: stringify!($entry),
+            config: CONFIG,
+            element: Element::$element,
+            sequence: Sequence::$sequence $(($length))?,
+            mask: Mask::$mask,
+            scores: scores!($($scores)?),
+            waits_for_previous_grid: CONFIG.uses_tensor_maps(),
+            leaves_parts: CONFIG.leaves_parts(),
+        };
+        VARIANT
+    }};
+}
+
 /// Declares the list.
 macro_rules! list {
-    ($($entry:ident: $kind:ident { $($config:tt)* }, $element:ident, $sequence:ident $(($length:literal))?, $mask:ident $(, $scores:ident)?;)*) => {
+    ($($f16:ident, $bf16:ident: $kind:ident { $($config:tt)* }, $sequence:ident $(($length:literal))?, $mask:ident $(, $scores:ident)?;)*) => {
         /// The variants of this build, in order of preference among those that accept a problem and run on a device.
-        // One constant each: all in the body of one constant take the compiler six seconds.
-        pub const VARIANTS: &[Variant<'static>] = &[$({
-            const CONFIG: Configuration = Configuration::$kind(tiles::$entry);
-            const VARIANT: Variant<'static> = Variant {
-                entry: stringify!($entry),
-                config: CONFIG,
-                element: Element::$element,
-                sequence: Sequence::$sequence $(($length))?,
-                mask: Mask::$mask,
-                scores: scores!($($scores)?),
-                waits_for_previous_grid: CONFIG.uses_tensor_maps(),
-                leaves_parts: CONFIG.leaves_parts(),
-            };
-            VARIANT
-        }),*];
+        pub const VARIANTS: &[Variant<'static>] = &[$(
+            variant!($f16, F16: $kind $f16, $sequence $(($length))?, $mask, [$($scores)?]),
+            variant!($bf16, Bf16: $kind $f16, $sequence $(($length))?, $mask, [$($scores)?]),
+        )*];
 
-        /// The tile of each variant, under the name of its entry. To look them up by name in [`VARIANTS`] takes the compiler
+        /// The tile of each line, under the name of its fp16 entry. To look them up by name in [`VARIANTS`] takes the compiler
         /// 2.4 seconds per family.
         #[allow(non_upper_case_globals, reason = "they are named as the entries are")]
         pub mod tiles {
             use super::*;
 
             $(
-                #[doc = concat!("The tile of `", stringify!($entry), "`.")]
-                pub const $entry: $kind = tile!($kind, $($config)*);
+                #[doc = concat!("The tile of `", stringify!($f16), "` and `", stringify!($bf16), "`.")]
+                pub const $f16: $kind = tile!($kind, $($config)*);
             )*
         }
     };
@@ -454,6 +312,7 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::HEAD_DIM;
     use crate::tile::{BiasTiles, Epilogue, Grid, Keys, Rescale};
 
     #[test]
@@ -465,6 +324,32 @@ mod tests {
             let mut others = VARIANTS.iter().filter(|other| computes(**other) == computes(*variant));
             let fits = others.any(|other| other.config.check_everywhere(other.sequence).is_ok());
             assert!(fits, "some architecture has nothing that computes what {} does", variant.entry);
+        }
+    }
+
+    #[test]
+    fn a_name_says_what_the_rest_of_its_line_says() {
+        extern crate std;
+        use std::format;
+
+        for Variant { entry, config, element, sequence, mask, scores, .. } in VARIANTS {
+            let family = match config.family() {
+                Family::Sm80 => "sm80",
+                Family::Sm90a => "sm90a_tma",
+            };
+            let element = if *element == Element::Bf16 { "_bf16" } else { "" };
+            let columns = if config.columns() == HEAD_DIM { "".into() } else { format!("_d{}", config.columns()) };
+            let sequence = match sequence {
+                Sequence::Exact(length) => format!("s{length}"),
+                Sequence::Any => "any".into(),
+                Sequence::Packed => "packed".into(),
+            };
+            let mask = if *scores == Scores::Modified { "modified" } else { mask.name() };
+            let (rows, keys) = (config.block_m(), config.block_n());
+            let name = format!("fa512_{family}{element}{columns}_{sequence}_{mask}_{rows}x{keys}");
+            let behind = entry.strip_prefix(name.as_str());
+            let is_told_apart = behind.is_some_and(|behind| ["", "_persistent", "_split", "_pairs"].contains(&behind));
+            assert!(is_told_apart, "{entry} should be called {name}, with a word behind it if that is taken");
         }
     }
 

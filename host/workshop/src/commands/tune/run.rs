@@ -222,12 +222,13 @@ fn new_variants(plan: &Plan, record: &Record) -> String {
         won && VARIANTS.iter().all(|variant| variant.entry != name)
     };
     let new = plan.pool.candidates.iter().filter(|candidate| is_new(&candidate.name));
-    let lines: String = new.map(|candidate| format!("    {}\n", candidate.listing())).collect();
+    let lines: String =
+        new.map(|candidate| format!("    {} (measured as {})\n", candidate.listing(), candidate.name)).collect();
     match lines.is_empty() {
         true => lines,
         false => format!(
-            "\nto ship, lines of kernel-gpu/contract/src/variants.rs:\n{lines}\nnext, with these lines: fa512 map run --variants \
-             all, and fa512 map fit: predicted times choose what is launched\n"
+            "\nto ship, lines of kernel-gpu/contract/src/variants.rs, behind the names of their entries:\n{lines}\nnext, with \
+             these lines: fa512 map run --variants all, and fa512 map fit: predicted times choose what is launched\n"
         ),
     }
 }
