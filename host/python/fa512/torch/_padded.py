@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor
@@ -132,34 +132,42 @@ def _forward_with_lse_cuda(query: Tensor, key: Tensor, value: Tensor, *lengths_a
     return forward_cuda(query, key, value, *lengths_and_options, lse=_new_lse(query))  # type: ignore[misc]
 
 
+class _Base(NamedTuple):
+    """What `_thirds` adds lengths to: element i is begins[i] + counts[i] · seqused[entries[i]]."""
+
+    begins: Tensor
+    counts: Tensor
+    entries: Tensor
+
+
 def _thirds(seqused: Optional[Tensor], tensor: Tensor, is_query: bool) -> Tensor:
     """`cu_seqlens` of three packed sequences for each entry: its used queries and keys; its unused queries, without a key; its unused keys,
     without a query. Results and gradients of the last two are zeros, and the host needs no length."""
     batch, rows = tensor.shape[:2]
-    begins = _begins(batch, rows, is_query, tensor.device)
-    used = rows if seqused is None else seqused.clamp(0, rows)[:, None]
-    found = begins.clone()
-    # Behind the first element, those of an entry that are so many rows behind its begin.
-    found[1:].view(batch, 3)[:, : 1 if is_query else 2] += used
-    return found
+    base = _base(batch, rows, is_query, tensor.device)
+    if seqused is None:
+        return torch.add(base.begins, base.counts, alpha=rows)
+    return torch.addcmul(base.begins, base.counts, seqused.clamp(0, rows).index_select(0, base.entries))
 
 
-def _begins(batch: int, rows: int, is_query: bool, device: torch.device) -> Tensor:
-    """`_thirds` of entries that use no row."""
+def _base(batch: int, rows: int, is_query: bool, device: torch.device) -> _Base:
     if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
-        return _compute_begins(batch, rows, is_query, device)
+        return _compute_base(batch, rows, is_query, device)
     # Of one stream: another would have to wait for it.
-    return _kept_begins(batch, rows, is_query, device, torch._C._cuda_getCurrentRawStream(device.index))
+    return _kept_base(batch, rows, is_query, device, torch._C._cuda_getCurrentRawStream(device.index))
 
 
-def _compute_begins(batch: int, rows: int, is_query: bool, device: torch.device) -> Tensor:
+def _compute_base(batch: int, rows: int, is_query: bool, device: torch.device) -> _Base:
     element = torch.arange(3 * batch + 1, dtype=torch.int32, device=device)
-    return (element + 1 if is_query else element) // 3 * rows
+    begins = (element + 1 if is_query else element) // 3 * rows
+    # The begins of the second sequence of an entry, and for keys of the third, are behind what the first uses.
+    counts = (element % 3 == 1) if is_query else (element % 3 != 0)
+    return _Base(begins, counts.int(), (element // 3).clamp(max=batch - 1))
 
 
 @functools.lru_cache(maxsize=64)
-def _kept_begins(batch: int, rows: int, is_query: bool, device: torch.device, _stream: int) -> Tensor:
-    return _compute_begins(batch, rows, is_query, device)
+def _kept_base(batch: int, rows: int, is_query: bool, device: torch.device, _stream: int) -> _Base:
+    return _compute_base(batch, rows, is_query, device)
 
 
 def backward(
