@@ -14,7 +14,7 @@ use crate::progress::Step;
 use crate::python::{self, Linker, Venv, interpreter};
 
 /// The package, in the workspace.
-const PACKAGE: &str = "tools/ptx-sim-cli";
+const PACKAGE: &str = "tools/ptx-sim/cli";
 /// Packages of libraries, the files that cargo makes of them, and their names beside the installed program.
 const LIBRARIES: [(&str, &str, &str); 2] =
     [("libcuda-sim", "liblibcuda_sim.so", "libcuda.so.1"), ("libcudart-sim", "liblibcudart_sim.so", "libcudart.so")];

@@ -14,11 +14,11 @@ type Module = Vec<String>;
 /// Crates in which files of one folder still name each other.
 const WITH_CIRCLES_OF_FILES: [&str; 7] = [
     "host/python",
-    "tools/libcuda-sim",
-    "tools/libcudart-sim",
-    "tools/ptx-conformance",
-    "tools/ptx-sim",
-    "tools/sim-device",
+    "tools/ptx-sim/libcuda",
+    "tools/ptx-sim/libcudart",
+    "tools/ptx-sim/conformance",
+    "tools/ptx-sim/core",
+    "tools/ptx-sim/device",
     "xtask",
 ];
 

@@ -29,5 +29,5 @@ pub const TENSOR_ALIGNMENT: u64 = 16;
 /// Alignment of `cu_seqlens` and `seqused`, and the size of their elements, bytes.
 pub const LENGTHS_ALIGNMENT: u64 = 4;
 /// Strides of a tensor map, in bytes, are below this (CUDA driver API, `cuTensorMapEncodeTiled`). They may be 0, and in any
-/// order: copies of an H200 through such maps are among the vectors of `tools/ptx-conformance`.
+/// order: copies of an H200 through such maps are among the vectors of `tools/ptx-sim/conformance`.
 pub const STRIDE_LIMIT: u64 = 1 << 40;

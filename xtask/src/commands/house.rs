@@ -13,18 +13,7 @@ use crate::output::print_line;
 /// The beginnings of paths of a product's Rust. The first product that has a path counts its lines.
 const PRODUCTS: [(&str, &[&str]); 4] = [
     ("laboratory", &["host/workshop/", "host/numerics/", "baselines/", "tools/ptx-mutate/"]),
-    (
-        "sanitizer",
-        &[
-            "tools/ptx-sim",
-            "tools/ptx-conformance/",
-            "tools/ptx-diagnostics/",
-            "tools/sim-device/",
-            "tools/libcuda-sim/",
-            "tools/libcudart-sim/",
-            "kernel-gpu/planted/",
-        ],
-    ),
+    ("sanitizer", &["tools/ptx-sim/", "kernel-gpu/planted/"]),
     ("attention", &["kernel-gpu/", "host/", "tools/ptx-text/"]),
     ("build", &[""]),
 ];
@@ -92,7 +81,7 @@ mod tests {
     #[test]
     fn every_file_has_one_product() {
         for (path, name) in [
-            ("tools/ptx-sim-cli/src/main.rs", "sanitizer"),
+            ("tools/ptx-sim/cli/src/main.rs", "sanitizer"),
             ("tools/ptx-mutate/src/main.rs", "laboratory"),
             ("tools/ptx-text/src/lib.rs", "attention"),
             ("kernel-gpu/planted/src/lib.rs", "sanitizer"),

@@ -8,7 +8,7 @@ use ptx_conformance::forms::CLASSES;
 
 /// The words in quotes in the simulator's decoders, by file: opcodes and modifiers.
 fn vocabulary() -> BTreeMap<String, BTreeSet<String>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ptx-sim/src/isa");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src/isa");
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(&folder).expect("the decoders of ptx-sim lie beside this crate") {
         let path = entry.expect("reading the folder").path();

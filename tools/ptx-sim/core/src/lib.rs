@@ -46,7 +46,7 @@
 //!
 //! Every result that PTX defines is reproduced to the bit: integer instructions; `add`, `sub`, `mul`, `fma`, `div`, `rcp`,
 //! `sqrt` in every rounding mode that is supported; conversions; minimum and maximum with their rules for NaN and signed
-//! zero; flushing of subnormals; NaN results, which are canonical. `tools/ptx-conformance` holds every form that is
+//! zero; flushing of subnormals; NaN results, which are canonical. `tools/ptx-sim/conformance` holds every form that is
 //! executed against results of an H200. Where PTX allows a range of results, this is what is computed:
 //! - `.approx` and `.full` forms, `ex2`, `lg2`, `rsqrt`, `sin`, `cos`, `tanh`: the f64 result, rounded once. An H200 stays
 //!   within the bound that PTX states;

@@ -28,7 +28,7 @@ impl Program {
             .arg(&file)
             .arg(package.join("tests/programs").join(name).with_extension("c"))
             .arg("-I")
-            .arg(package.join("../libcuda-sim/tests/programs"))
+            .arg(package.join("../libcuda/tests/programs"))
             .arg("-L")
             .arg(folder.path())
             .arg(format!("-l{library}"))
