@@ -329,7 +329,7 @@ impl Variant<'_> {
 
     /// Accepted head dimensions: up to the columns of its tiles, also less if it is for any sequences. If a tile of several panels is
     /// copied through tensor maps, no panel may lie wholly beyond the row: a kernel that copied such boxes through the maps of packed
-    /// sequences got an illegal address on an H100 (docs/conformance.md).
+    /// sequences got an illegal address on an H100 (tools/ptx-sim/docs/conformance.md).
     pub const fn head_dims(&self) -> RangeInclusive<u32> {
         let columns = self.config.columns();
         match self.sequence {

@@ -79,7 +79,7 @@ impl TensorMap {
     /// coordinate is outside the map for i ≥ n, whatever the tensor holds there.
     ///
     /// Boxes loaded through it must have an element inside. For a box wholly outside, a GPU reads at the map's address, where there
-    /// may be no memory (docs/conformance.md).
+    /// may be no memory (tools/ptx-sim/docs/conformance.md).
     const fn of_sequences(self) -> Self {
         let [columns, rows, heads, _] = self.sizes;
         let [row, head, _] = self.strides;

@@ -30,7 +30,7 @@ use clap::{Parser, Subcommand};
 Parameters: u32:1024 | f32:0.5 | bytes:00ff | f16[512] | f32[512]=zeros | =range | =random(SEED) | =file(PATH) | =npy(PATH) |
             &NAME | &NAME+BYTES | null | ptr[&NAME, null] | tensor_map:NAME | struct{f16[512]=zeros; u32:4}.
             A buffer without contents is uninitialised: reading it is a finding.
-Launch description (TOML): [buffers], [variables], [tensor_maps], [[launch]], [expect]; see docs/use/sanitizing-your-kernels.md.
+Launch description (TOML): [buffers], [variables], [tensor_maps], [[launch]], [expect]; see tools/ptx-sim/docs/your-kernels.md.
 
 Exit codes: 0 nothing found, 1 something found or unexpected values, 2 could not run."
 )]

@@ -30,7 +30,7 @@ const RUNTIME_NAMES: [&str; 4] = ["libcudart.so.13", "libcudart.so.12", "libcuda
 #[derive(Args)]
 #[command(after_help = "\
 The program loads a libcuda.so.1 that executes its launches on the CPU and checks them; it needs no GPU. Kernels must be available as PTX.
-Environment: PTX_SIM_ARCH, PTX_SIM_MEMORY, PTX_SIM_GPUS and others do the same as the options (docs/use/sanitizing-your-kernels.md).
+Environment: PTX_SIM_ARCH, PTX_SIM_MEMORY, PTX_SIM_GPUS and others do the same as the options (tools/ptx-sim/docs/your-kernels.md).
 
 Exit codes: 1 something found (or that of --exit-code), 2 could not run or a kernel was refused, otherwise the program's own.")]
 pub struct Program {

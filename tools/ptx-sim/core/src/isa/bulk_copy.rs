@@ -362,7 +362,7 @@ fn prefetch_source(context: &mut Context<'_>, faults: &mut Faults, lane: usize, 
 }
 
 /// Checks that there is memory at the start of a tensor whose box lies wholly outside of it: an H100 and an H200 read
-/// there, discard the data, and fault if no page is mapped (docs/conformance.md). They do not for stores.
+/// there, discard the data, and fault if no page is mapped (tools/ptx-sim/docs/conformance.md). They do not for stores.
 fn check_beginning(context: &mut Context<'_>, faults: &mut Faults, lane: usize, address: u64) {
     let what =
         || "a box wholly outside its tensor, for which a GPU reads the tensor's first bytes, which are".to_owned();
