@@ -1,4 +1,4 @@
-/* The one argument of every forward entry: kernel-gpu/contract/src/args.rs, field by field. C and C++.
+/* The one argument of every forward entry: kernel-gpu/contract/src/launch/args.rs, field by field. C and C++.
  *
  * `cargo xtask baselines` compiles the entries with one assertion for each field's offset and size, and the tests of
  * xtask give this file to the C compiler with the same assertions, so that the two definitions cannot drift apart. */
@@ -21,7 +21,7 @@ typedef struct Divisor {
     uint32_t shift;
 } Divisor;
 
-/* How whole heads are dealt out to the blocks of a persistent grid: kernel-gpu/contract/src/last_round.rs. The twins have no such
+/* How whole heads are dealt out to the blocks of a persistent grid: kernel-gpu/contract/src/schedule/last_round.rs. The twins have no such
  * grid. */
 typedef struct LastRound {
     uint32_t round;
@@ -31,7 +31,7 @@ typedef struct LastRound {
     Divisor finer_parts;
 } LastRound;
 
-/* In which order items of different length come: kernel-gpu/contract/src/longest_first.rs. The twins take them head by head. */
+/* In which order items of different length come: kernel-gpu/contract/src/schedule/longest_first.rs. The twins take them head by head. */
 typedef struct HeadGroups {
     Divisor heads;
     Divisor items;
@@ -40,7 +40,7 @@ typedef struct HeadGroups {
     uint32_t together; /* of kernels without a twin */
 } HeadGroups;
 
-/* What is done to scores before their softmax: kernel-gpu/contract/src/args.rs. The twins leave them alone. */
+/* What is done to scores before their softmax: kernel-gpu/contract/src/launch/args.rs. The twins leave them alone. */
 typedef struct ScoreModArgs {
     uint64_t bias;
     uint64_t slopes;

@@ -181,7 +181,7 @@ pub fn forward_varlen_modified<T: Number, L: Length>(
 }
 
 /// Where the sequences lie whose K and V have other lengths than Q: packed
-/// ([`Lengths::Separate`](contract::packed::Lengths::Separate)) or padded ([`Problem::padded`]).
+/// ([`Lengths::Separate`](contract::packing::Lengths::Separate)) or padded ([`Problem::padded`]).
 #[derive(Debug)]
 pub struct Lengths<'a, L> {
     /// Row of Q and O at which each packed sequence begins, then the row at which the last one ends: `[sequences + 1]`.

@@ -34,7 +34,7 @@ pub use contract;
 pub use contract::args::Strides;
 pub use contract::config::{Element, Mask};
 pub use contract::gpu::Gpu as GpuFacts;
-pub use contract::packed::{Lengths, Packing};
+pub use contract::packing::{Lengths, Packing};
 pub use contract::plan::Addresses;
 pub use contract::problem::{Alignment, Problem, ScoreMod, Shape, Slopes, Window};
 pub use contract::refusal::{Dimension, Refusal, Tensor};

@@ -114,7 +114,8 @@ pub fn source_folder(workspace: &Workspace) -> PathBuf {
 
 /// A translation unit with the twins, and the proof that both sides of a launch agree on the argument.
 fn entries() -> String {
-    let mut text = String::from("// Written by `cargo xtask baselines` from kernel-gpu/contract/src/variants.rs.\n");
+    let mut text =
+        String::from("// Written by `cargo xtask baselines` from kernel-gpu/contract/src/launch/variants.rs.\n");
     text.push_str("#include \"forward.cuh\"\n\n");
     text.push_str(&argument_assertions());
     for (variant, tile) in VARIANTS.iter().filter_map(|variant| Some((variant, twin(variant)?))) {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use contract::packed::{Lengths as Arrays, Packing};
+use contract::packing::{Lengths as Arrays, Packing};
 use contract::problem::Problem;
 use contract::refusal::Tensor;
 

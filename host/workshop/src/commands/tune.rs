@@ -25,8 +25,8 @@ From plan to launch, on two machines:
       where Rust is installed: compile them
   fa512 tune run --plan plan.json --ptx candidates --out record.jsonl --minutes 30
       on the GPU: check, measure, decide
-  fa512 map run --variants all --out map.jsonl; fa512 map fit map.jsonl --out kernel-gpu/contract/src/cost/shipped.rs
-      once the winners are lines of kernel-gpu/contract/src/variants.rs: predict their times, by which launches choose
+  fa512 map run --variants all --out map.jsonl; fa512 map fit map.jsonl --out kernel-gpu/contract/src/choose/cost/shipped.rs
+      once the winners are lines of kernel-gpu/contract/src/launch/variants.rs: predict their times, by which launches choose
 
 Exit codes: 0 done, 2 could not run (or interrupted; the same command goes on).")]
 pub struct Options {

@@ -67,7 +67,7 @@ fn constants_are_fitted_to_the_tables_for_every_shipped_kernel() {
         let text = std::fs::read_to_string(path).unwrap();
         text.lines().filter_map(|line| Some(line.split_once("kernel(")?.1.split_once(')')?.0.to_owned())).collect()
     };
-    let shipped = kernels(&of_repository("kernel-gpu/contract/src/cost/shipped.rs"));
+    let shipped = kernels(&of_repository("kernel-gpu/contract/src/choose/cost/shipped.rs"));
     assert!(!shipped.is_empty() && kernels(&out) == shipped, "docs/results/map.md says how shipped.rs is written");
     let copy = folder.path().join("table.jsonl");
     std::fs::copy(&tables[0], &copy).unwrap();

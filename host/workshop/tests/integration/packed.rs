@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
-use contract::packed::{Lengths, Packing};
+use contract::packing::{Lengths, Packing};
 use contract::plan::Addresses;
 use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Problem, ScoreMod, Shape, Slopes, Window};
 use contract::refusal::Tensor;
@@ -256,7 +256,7 @@ fn keys_with_lengths_of_their_own() {
     }
 }
 
-/// Lengths for each way in which the finder of `sm_90a` looks for items (`kernel-gpu/contract/src/packed/longest_first.rs`), with 4 to 12
+/// Lengths for each way in which the finder of `sm_90a` looks for items (`kernel-gpu/contract/src/schedule/packed/longest_first.rs`), with 4 to 12
 /// blocks: few items; many of different lengths, some of several tiles; so many sequences that it looks several times, an odd number;
 /// too many to sort; all of one length.
 fn lengths_to_find() -> [Vec<u32>; 5] {

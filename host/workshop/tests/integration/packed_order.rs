@@ -1,4 +1,4 @@
-//! Which block computes which items of packed sequences, and in which order: as `kernel-gpu/contract/src/packed/longest_first.rs` says.
+//! Which block computes which items of packed sequences, and in which order: as `kernel-gpu/contract/src/schedule/packed/longest_first.rs` says.
 
 use std::collections::BTreeMap;
 

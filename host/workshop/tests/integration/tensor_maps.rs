@@ -1,9 +1,10 @@
 //! The tensor maps that a launch hands to a kernel are those of its Q, K and V.
 
-use contract::args::{FORWARD_ARGS_LAYOUT, Strides, TENSOR_MAP_ROWS};
+use contract::args::{FORWARD_ARGS_LAYOUT, Strides};
 use contract::config::{Element, Mask, Scores, Sequence};
 use contract::manifest::Entry;
 use contract::problem::{Problem, Shape};
+use contract::tile::sm90_tma::TENSOR_MAP_ROWS;
 use contract::tile::{Configuration, Sm90Tma};
 use contract::variants::Variant;
 use contract::view::{Layout, View, Views};

@@ -18,7 +18,7 @@ pub struct Options {
     /// Tables of times (docs/results/map) and records, of one GPU model or several
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Write the constants to this file as Rust: kernel-gpu/contract/src/cost/shipped.rs
+    /// Write the constants to this file as Rust: kernel-gpu/contract/src/choose/cost/shipped.rs
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Fit again without each of this many parts of the points, and report how well kernels are chosen there. Most of the time goes

@@ -11,7 +11,7 @@ use crate::ptx_folder::PtxFolder;
 use crate::ptx_module::PtxModule;
 use contract::config::{Mask, Sequence};
 use contract::manifest::Entry;
-use contract::packed::Packing;
+use contract::packing::Packing;
 use contract::problem::{Problem, Shape};
 use contract::view::Layout;
 use serde::Serialize;

@@ -227,7 +227,7 @@ fn new_variants(plan: &Plan, record: &Record) -> String {
     match lines.is_empty() {
         true => lines,
         false => format!(
-            "\nto ship, lines of kernel-gpu/contract/src/variants.rs, behind the names of their entries:\n{lines}\nnext, with \
+            "\nto ship, lines of kernel-gpu/contract/src/launch/variants.rs, behind the names of their entries:\n{lines}\nnext, with \
              these lines: fa512 map run --variants all, and fa512 map fit: predicted times choose what is launched\n"
         ),
     }

@@ -12,10 +12,10 @@ const HEAD: &str = "\
 
 use super::LastRound::{self, Spread, Together};
 use super::{Constants, Costs, KernelClass, Placement};
-use crate::config::Mask::{self, Causal, Full};
-use crate::tile::Grid::{self, OneShot, Persistent, SplitKeys};
-use crate::tile::Kind::{self, Sm80, Sm90Tma};
-use crate::tile::Overlap::{self, AcrossStrips, BetweenWarpgroups, WithinStrip};
+use crate::schedule::tile::Grid::{self, OneShot, Persistent, SplitKeys};
+use crate::schedule::tile::Kind::{self, Sm80, Sm90Tma};
+use crate::schedule::tile::Overlap::{self, AcrossStrips, BetweenWarpgroups, WithinStrip};
+use crate::spec::config::Mask::{self, Causal, Full};
 
 /// The GPU models.
 #[rustfmt::skip]
