@@ -133,11 +133,12 @@ def _forward_with_lse_cuda(query: Tensor, key: Tensor, value: Tensor, *lengths_a
 
 
 class _Base(NamedTuple):
-    """What `_thirds` adds lengths to: element i is begins[i] + counts[i] · seqused[entries[i]]."""
+    """What `_thirds` adds lengths to: element i is begins[i] + counts[i] · seqused[entries[i]], or ends[i] where all rows are used."""
 
     begins: Tensor
     counts: Tensor
     entries: Tensor
+    ends: Tensor
 
 
 def _thirds(seqused: Optional[Tensor], tensor: Tensor, is_query: bool) -> Tensor:
@@ -146,7 +147,7 @@ def _thirds(seqused: Optional[Tensor], tensor: Tensor, is_query: bool) -> Tensor
     batch, rows = tensor.shape[:2]
     base = _base(batch, rows, is_query, tensor.device)
     if seqused is None:
-        return torch.add(base.begins, base.counts, alpha=rows)
+        return base.ends
     return torch.addcmul(base.begins, base.counts, seqused.clamp(0, rows).index_select(0, base.entries))
 
 
@@ -162,7 +163,8 @@ def _compute_base(batch: int, rows: int, is_query: bool, device: torch.device) -
     begins = (element + 1 if is_query else element) // 3 * rows
     # The begins of the second sequence of an entry, and for keys of the third, are behind what the first uses.
     counts = (element % 3 == 1) if is_query else (element % 3 != 0)
-    return _Base(begins, counts.int(), (element // 3).clamp(max=batch - 1))
+    counts = counts.int()
+    return _Base(begins, counts, (element // 3).clamp(max=batch - 1), begins + counts * rows)
 
 
 @functools.lru_cache(maxsize=64)
