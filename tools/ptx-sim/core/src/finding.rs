@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::race::Engine;
+use crate::race::{Engine, Kind};
 use crate::source_location::SourceLocation;
 
 /// Declares the classes of findings: the enumeration, the list of all, and their names in messages.
@@ -67,6 +67,10 @@ finding_classes! {
         /// Two accesses to the same bytes of shared or global memory, at least one of them a write, without an order
         /// between them: in another schedule they may happen the other way round. [`Finding::other`] is the second one.
         Race = "data race",
+        /// A volatile store and a volatile or atomic access to the same bytes, without an order between them: volatile makes
+        /// accesses neither atomic nor ordered. Excepted are lanes of one warp, and reads whose value is tested: a flag
+        /// that is waited for. [`Finding::other`] is the second one.
+        VolatileRace = "race of volatile accesses",
         /// Access to another block's shared memory that may happen, in this or another schedule, before that block has
         /// begun or after it has ended.
         BlockLifetime = "shared memory of a block that may not be there",
@@ -87,6 +91,15 @@ finding_classes! {
         Trap = "trap",
         /// A warp executed more instructions than [`Options::instructions_per_warp`](crate::Options).
         InstructionLimit = "instruction limit exceeded",
+    }
+}
+
+impl From<Kind> for FindingClass {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Plain => FindingClass::Race,
+            Kind::Volatile => FindingClass::VolatileRace,
+        }
     }
 }
 

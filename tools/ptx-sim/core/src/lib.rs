@@ -215,8 +215,11 @@
 //! after a strong read; and a strong write releases what any thread of its block has published by a fence before the two
 //! synchronised. A release is never invented: without a fence of GPU scope on the writing side, what others read is a race.
 //!
-//! Strong accesses (atomic, volatile, relaxed or stronger) do not race with each other. Two plain writes of the same value are not
-//! reported: memory holds the same whichever is last. Bytes of a copy in flight are reported as not waited for, and not also as a
+//! Strong accesses (atomic, relaxed or stronger) do not race with each other. A volatile store is strong in PTX, but neither
+//! atomic nor ordered in CUDA C++: with an unordered volatile or atomic access of another warp it is a finding of its own
+//! ([`FindingClass::VolatileRace`]), unless the value is tested by the thread that reads it, which then waits for a flag or takes a
+//! lock. A value counts as tested if it reaches a comparison, a guard, a compare-and-swap or a call through registers or through
+//! variables of its thread or block. Two writes of the same value are not reported: memory holds the same whichever is last. Bytes of a copy in flight are reported as not waited for, and not also as a
 //! race. A plain read that races with a compare-and-swap has its own message, since compare-and-swap loops often begin that
 //! way.
 //!

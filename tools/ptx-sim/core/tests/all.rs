@@ -39,6 +39,7 @@ mod surfaces;
 mod tensor_maps;
 mod textures;
 mod undefined;
+mod volatile;
 mod wgmma;
 mod wgmma_types;
 mod whole_grid;

@@ -217,6 +217,7 @@ fn stops_a_gpu(class: FindingClass) -> bool {
     !matches!(
         class,
         FindingClass::Race
+            | FindingClass::VolatileRace
             | FindingClass::BlockLifetime
             | FindingClass::Uninitialised
             | FindingClass::BarrierDivergence

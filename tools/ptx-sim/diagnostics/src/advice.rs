@@ -3,7 +3,7 @@
 use ptx_sim::FindingClass;
 
 /// One line of advice for each class.
-const ADVICE: [(FindingClass, &str); 20] = [
+const ADVICE: [(FindingClass, &str); 21] = [
     (
         FindingClass::Misaligned,
         "make the row pitch and every offset added to the base a multiple of the access size; a pitch of 130 bytes, for \
@@ -58,6 +58,11 @@ const ADVICE: [(FindingClass, &str); 20] = [
         "order the two accesses: a barrier that both threads pass in between, or within a warp bar.warp.sync; when a buffer is \
          used again, the barrier belongs between its last reader and its next writer; what atomic operations change is read by \
          strong reads only (ld.relaxed, a volatile or atomic load)",
+    ),
+    (
+        FindingClass::VolatileRace,
+        "use atomic operations (atomicAdd, atomicExch, cuda::atomic_ref) for the word, or order the accesses: a barrier in \
+         between, a lock that all of them take, or a flag with __threadfence() before it is set and after it was seen",
     ),
     (
         FindingClass::BlockLifetime,

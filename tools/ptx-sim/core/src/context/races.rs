@@ -11,7 +11,7 @@ use crate::machine::{self, MBARRIER_BYTES};
 use crate::memory::SYSTEM_SHARED_BYTES;
 use crate::parse::Space;
 use crate::program::Instruction;
-use crate::race::{Access, Agent, Conflict, Engine, Semantics, Shard, Strength};
+use crate::race::{Access, Agent, Conflict, Engine, Kind, Semantics, Shard, Strength};
 use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
 /// The effect of an access.
@@ -52,7 +52,7 @@ impl<'a> Context<'a> {
             }
             let Place { lane, space, address, .. } = place;
             let agent = Agent::new(self.warp.index, lane, self.engine(space));
-            faults.add_pair(FindingClass::Race, lane, address, || {
+            faults.add_pair(conflict.kind.into(), lane, address, || {
                 self.describe_race(self.pc, agent, space, address, data.len(), effect, conflict)
             });
         }
@@ -141,7 +141,8 @@ impl<'a> Context<'a> {
         let unfinished = self.machine.unfinished.as_ref();
         let may_meet = || unfinished.is_none_or(|grids| grids.meets(address, data.len() as u64, writes));
         let meets_previous_grid = space == Space::Global && races.meets_previous_grid(agent) && may_meet();
-        let conflict = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes });
+        let (pc, is_tested) = (self.pc, self.instruction.is_tested && effect != Effect::Write);
+        let conflict = races.access(&Access { agent, semantics, pc, space, address, data, writes, is_tested });
         if let Some(shard) = shard {
             if effect != Effect::Write {
                 races.observe_others(agent, semantics, shard, address, effect == Effect::Update);
@@ -191,7 +192,8 @@ impl<'a> Context<'a> {
         let (space, semantics) = (Space::Shared, self.instruction.semantics);
         let agent = Agent::new(self.warp.index, lane, Engine::Thread);
         let data = &[0; MBARRIER_BYTES as usize];
-        let conflict = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes });
+        let (pc, is_tested) = (self.pc, false);
+        let conflict = races.access(&Access { agent, semantics, pc, space, address, data, writes, is_tested });
         if let Some(conflict) = conflict.filter(|conflict| !ends || !races.is_after_warp_of(agent, conflict)) {
             let effect = match (semantics.strength, writes) {
                 (_, false) => Effect::Read,
@@ -246,6 +248,9 @@ impl Context<'_> {
                     what an earlier launch or copy wrote can be read"
                 .to_owned();
         }
+        if conflict.kind == Kind::Volatile {
+            return format!("nothing orders the two, {VOLATILE}");
+        }
         let missing = if self.is_swap_behind_plain_read(here, effect, conflict) {
             "and a plain read is no part of a compare-and-swap loop: although the swap checks it, the value the loop begins \
              with has to be read by a strong read (ld.relaxed, ld.volatile)"
@@ -287,6 +292,10 @@ impl Context<'_> {
         }
     }
 }
+
+/// Why volatile accesses race, and which do not.
+pub(crate) const VOLATILE: &str = "and volatile makes them neither atomic nor ordered: it suits a word of one warp, and a flag that \
+                                   its reader tests, with a fence in front of the store and one behind the test";
 
 /// The missing synchronisation between racing accesses of different blocks of a cluster.
 fn missing_order_of_blocks(agent: Agent, other: Agent) -> &'static str {

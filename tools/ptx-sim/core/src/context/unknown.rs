@@ -80,7 +80,7 @@ impl Context<'_> {
             let instruction = &self.machine.program.instructions[read.pc as usize];
             let (cause, other) = self.describe_racing_read(read, conflict);
             let text = format!("{cause}: {}", addresses(&which));
-            self.report_of((instruction, read.warp), FindingClass::Race, which, other, || text);
+            self.report_of((instruction, read.warp), conflict.kind.into(), which, other, || text);
         }
     }
 

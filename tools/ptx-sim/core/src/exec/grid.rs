@@ -4,12 +4,13 @@ use std::sync::{Mutex, PoisonError};
 
 use super::resident::Residents;
 use super::turns::Outcome;
+use crate::context::VOLATILE;
 use crate::counters::Counters;
-use crate::finding::{Finding, FindingClass, Findings, LaneAddress, OtherAccess};
+use crate::finding::{Finding, Findings, LaneAddress, OtherAccess};
 use crate::isa::Operation;
 use crate::launch::{BoxLoad, LaunchError, Options, Report};
 use crate::machine::{Machine, Place};
-use crate::race::{Agent, ClusterAccess, ClusterConflict, GlobalAccess, GridRaces, Touched};
+use crate::race::{Agent, ClusterAccess, ClusterConflict, GlobalAccess, GridRaces, Kind, Touched};
 
 /// Runs every block of the grid.
 pub(crate) fn run_grid(
@@ -81,7 +82,7 @@ impl Merged {
         self.ends_before_previous |= outcome.trace.ends_before_previous;
         for conflict in self.races.add(number, outcome.trace) {
             let line = machine.program.instructions[conflict.later.pc as usize].line;
-            self.findings.add(FindingClass::Race, line, 1, || race_of_clusters(machine, &conflict));
+            self.findings.add(conflict.kind.into(), line, 1, || race_of_clusters(machine, &conflict));
         }
     }
 }
@@ -99,7 +100,7 @@ fn accesses(machine: &Machine<'_>, races: &GridRaces) -> Vec<GlobalAccess> {
 
 /// A race between two clusters.
 fn race_of_clusters(machine: &Machine<'_>, conflict: &ClusterConflict) -> Finding {
-    let ClusterConflict { later, earlier, address, .. } = *conflict;
+    let ClusterConflict { later, earlier, address, kind, both_synchronise } = *conflict;
     let instruction = |access: ClusterAccess| &machine.program.instructions[access.pc as usize];
     let (Place { block: [x, y, z], .. }, warp) = machine.warp_place(earlier.cluster, earlier.agent.warp);
     let effect = |writes: bool| if writes { "write" } else { "read" };
@@ -111,12 +112,14 @@ fn race_of_clusters(machine: &Machine<'_>, conflict: &ClusterConflict) -> Findin
         instruction(earlier).line,
         warp,
         earlier.agent.lane,
-        match conflict.both_synchronise {
-            false => "nothing orders blocks of one launch but atomic operations and fences",
+        match both_synchronise {
+            _ if kind == Kind::Volatile => format!("nothing orders the two, {VOLATILE}"),
+            false => "nothing orders blocks of one launch but atomic operations and fences".to_owned(),
             true => {
                 "no atomic operation or flag of one block orders them: the block that comes first has to execute a fence of \
                  the GPU's scope (__threadfence) between its access and the operation or flag by which it tells, and the \
                  other one behind the operation or flag that it reads"
+                    .to_owned()
             }
         }
     );
@@ -125,7 +128,7 @@ fn race_of_clusters(machine: &Machine<'_>, conflict: &ClusterConflict) -> Findin
         machine.location(instruction(access), access.cluster, warp, Some(lane))
     };
     Finding {
-        class: FindingClass::Race,
+        class: kind.into(),
         message,
         ptx_file: machine.module.file().to_owned(),
         at: location(later),

@@ -2,6 +2,7 @@
 
 use super::call;
 use super::operation::{self, Operation};
+use super::tested;
 use crate::decode::{Decode, Decoder, Form, Refusal, Signatures};
 use crate::parse::{self, Entry, Position, Statement, Syntax};
 use crate::program::{Function, Instruction, Layout, Program, Reach};
@@ -36,7 +37,8 @@ pub(crate) fn decode(
         listing.body(&mut decoder, body, Some("ret"))?;
         functions[number] = Some(decoder.finish_function(&function.name, &function.signature, start));
     }
-    let Listing { instructions, operations } = listing;
+    let Listing { mut instructions, operations } = listing;
+    tested::mark(&mut instructions, &operations);
     call::find_recursion(&mut functions, &operations, &decoder.calls);
     let has_frame = frame.bytes > 0 || functions.iter().any(Option::is_some);
     let program = Program {
@@ -126,6 +128,7 @@ fn instruction(decoder: &mut Decoder, syntax: &parse::Instruction) -> Decode<(In
         collective: operation.collective(),
         semantics: operation.semantics(),
         is_strong_read: operation.is_strong_memory() && !writes.is_empty(),
+        is_tested: false,
         is_compare_and_swap: operation.is_compare_and_swap(),
         reads_texels: operation.reads_texels(),
         is_wgmma: operation.is_wgmma(),

@@ -211,6 +211,28 @@ impl Operation {
         }
     }
 
+    /// The address, if it is a plain load from memory that may be the thread's or block's own.
+    pub fn loads_own(&self) -> Option<Address> {
+        match self {
+            Operation::Load { space, address, semantics: Semantics::WEAK, .. } if *space != Some(Space::Global) => {
+                Some(*address)
+            }
+            _ => None,
+        }
+    }
+
+    /// The address at which it keeps a register's value, if it is a plain store to such memory.
+    pub fn keeps_own(&self, slot: Slot) -> Option<Address> {
+        match self {
+            Operation::Store { space, address, from, semantics: Semantics::WEAK, .. }
+                if *space != Some(Space::Global) && from.contains(&slot) =>
+            {
+                Some(*address)
+            }
+            _ => None,
+        }
+    }
+
     /// Executes it in the active lanes.
     pub fn execute(&self, context: &mut Context<'_>) {
         match self {

@@ -38,6 +38,7 @@ mod sparse;
 mod surface;
 mod system;
 mod tensor_map;
+mod tested;
 mod texel_values;
 mod texture;
 mod tile;

@@ -66,6 +66,8 @@ pub(crate) struct Instruction {
     pub semantics: Semantics,
     /// Whether it returns data that others may have written, so that a loop may wait with it.
     pub is_strong_read: bool,
+    /// Whether that data decides something; only in programs with volatile accesses.
+    pub is_tested: bool,
     /// Whether it is an `atom.cas`.
     pub is_compare_and_swap: bool,
     /// Whether it reads a texture or a surface.

@@ -15,4 +15,6 @@ pub(crate) struct Access<'a> {
     /// The value written or read.
     pub data: &'a [u8],
     pub writes: bool,
+    /// Whether a decision depends on the value that it reads.
+    pub is_tested: bool,
 }

@@ -77,6 +77,7 @@ mod tests {
             group: 0,
             bytes,
             writes: true,
+            is_tested: false,
             strength: Strength::Weak,
             lanes: 1,
             time: 0,

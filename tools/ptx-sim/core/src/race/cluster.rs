@@ -11,7 +11,7 @@ use super::foreign::{Foreign, Shard};
 use super::grid::Trace;
 use super::line::{LINE_BYTES, LINE_CELLS, Line};
 use super::pages::Pages;
-use super::shadow::{CELL_BYTES, Meeting, Met, PAGE_CELLS, Record};
+use super::shadow::{CELL_BYTES, Kind, Meeting, Met, PAGE_CELLS, Record};
 use crate::cluster_addresses::{own_shared, shared_base, shared_rank};
 use crate::lanes::lanes;
 use crate::parse::Space;
@@ -22,6 +22,7 @@ pub(crate) struct Conflict {
     pub agent: Agent,
     pub pc: u32,
     pub writes: bool,
+    pub kind: Kind,
     /// Its time, as counted by the agent's warp.
     time: u32,
 }
@@ -286,12 +287,13 @@ impl Races {
 
     /// Adds an access to shared or global memory; returns the first access that it races with.
     pub fn access(&mut self, access: &Access<'_>) -> Option<Conflict> {
-        let Access { agent, semantics, pc, space, address, data, writes } = *access;
+        let Access { agent, semantics, pc, space, address, data, writes, is_tested } = *access;
         let mut conflict = None;
         let mut record = Record {
             group: self.clocks.group(agent) as u16,
             bytes: 0,
             writes,
+            is_tested,
             strength: semantics.strength,
             lanes: 1 << agent.lane,
             time: self.clocks.now(agent),
@@ -320,11 +322,13 @@ impl Races {
             }
             let meets = |(old, lane, meeting): Met| {
                 let agent = self.clocks.agent(old.group as usize, lane);
-                let earlier = Conflict { agent, pc: old.pc, writes: old.writes, time: old.time };
+                let earlier = |kind| Conflict { agent, pc: old.pc, writes: old.writes, kind, time: old.time };
                 match meeting {
                     _ if conflict.is_some() => {}
-                    Meeting::Race => conflict = Some(earlier),
-                    Meeting::Lockstep if space == Space::Shared => self.lockstep.push((access.agent, address, earlier)),
+                    Meeting::Race(kind) => conflict = Some(earlier(kind)),
+                    Meeting::Lockstep if space == Space::Shared => {
+                        self.lockstep.push((access.agent, address, earlier(Kind::Volatile)));
+                    }
                     Meeting::Lockstep => {}
                 }
             };
@@ -341,7 +345,7 @@ impl Races {
         let written = (address..address + bytes as u64)
             .find_map(|address| self.global.line(address)?.write_to((address % LINE_BYTES) as usize))?;
         let agent = self.clocks.agent(written.group as usize, written.lanes.trailing_zeros());
-        Some(Conflict { agent, pc: written.pc, writes: true, time: written.time })
+        Some(Conflict { agent, pc: written.pc, writes: true, kind: Kind::Plain, time: written.time })
     }
 
     /// Whether some lane of the warp of the earlier access has been ordered before `agent` since. Lanes that execute an
@@ -399,7 +403,7 @@ impl Races {
                 let agent = self.clocks.agent(group.into(), lanes.trailing_zeros());
                 let is_known = |(_, other): &(u64, Conflict)| other.pc == pc && other.agent.warp == agent.warp;
                 if !found.iter().any(is_known) {
-                    found.push((address, Conflict { agent, pc, writes, time }));
+                    found.push((address, Conflict { agent, pc, writes, kind: Kind::Plain, time }));
                 }
             }
         }

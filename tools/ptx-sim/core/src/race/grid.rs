@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::accesses::Touched;
 use super::agent::{Agent, Strength};
 use super::foreign::Foreign;
-use super::shadow::{CELL_BYTES, PAGE_CELLS, Record};
+use super::shadow::{CELL_BYTES, Kind, PAGE_CELLS, Record};
 
 /// Global memory accesses of a cluster.
 #[derive(Debug, Default)]
@@ -41,6 +41,7 @@ pub(crate) struct ClusterConflict {
     pub earlier: ClusterAccess,
     /// First byte of the word that both access.
     pub address: u64,
+    pub kind: Kind,
     /// Whether both clusters made strong accesses, which may have been meant to order them.
     pub both_synchronise: bool,
 }
@@ -83,17 +84,18 @@ impl GridRaces {
             let page = self.pages.entry(cell / PAGE_CELLS);
             let page = page.or_insert_with(|| vec![Entries::new(); PAGE_CELLS as usize]);
             let entries = &mut page[(cell % PAGE_CELLS) as usize];
-            let races = |other: &&Entry| {
-                other.races_with(&entry, self.warps) && !are_ordered(&self.foreign, other, &entry, cell * CELL_BYTES)
+            let race = |other: &Entry| {
+                let kind = other.conflict(&entry, self.warps)?;
+                (!are_ordered(&self.foreign, other, &entry, cell * CELL_BYTES)).then_some((*other, kind))
             };
-            let other = entries.iter().find(races);
-            if let Some(other) = other
+            if let Some((other, kind)) = entries.iter().find_map(race)
                 && reported.insert((record.pc, record.group, record.lanes))
             {
                 conflicts.push(ClusterConflict {
                     later: entry.access(self.warps),
                     earlier: other.access(self.warps),
                     address: cell * CELL_BYTES,
+                    kind,
                     both_synchronise: entry.may_synchronise && other.may_synchronise,
                 });
             }
@@ -111,14 +113,17 @@ impl GridRaces {
 }
 
 impl Entry {
-    fn races_with(&self, new: &Entry, warps: usize) -> bool {
+    /// The kind of race with an access of another cluster, unless they are ordered.
+    fn conflict(&self, new: &Entry, warps: usize) -> Option<Kind> {
         let is_copy = [self, new].iter().any(|entry| entry.agent(warps).engine.is_asynchronous());
-        self.cluster != new.cluster && self.record.conflicts(&new.record, is_copy, Strength::reaches_other_clusters)
+        let kind = self.record.conflict(&new.record, is_copy, Strength::reaches_other_clusters);
+        kind.filter(|_| self.cluster != new.cluster)
     }
 
     /// Whether everything that races with `new` also races with this one, as far as the order of clusters goes.
     fn is_like(&self, new: &Entry) -> bool {
-        let same_kind = self.record.writes == new.record.writes && self.record.strength == new.record.strength;
+        let kind = |entry: &Entry| (entry.record.writes, entry.record.is_tested, entry.record.strength);
+        let same_kind = kind(self) == kind(new);
         same_kind
             && self.record.bytes & new.record.bytes == new.record.bytes
             && (new.may_synchronise || !self.may_synchronise)

@@ -37,5 +37,6 @@ pub(crate) use agent::{Agent, Scope, Semantics, Strength};
 pub(crate) use cluster::{Arrival, Conflict, Races, Shape};
 pub(crate) use foreign::{Announcements, Shard};
 pub(crate) use grid::{ClusterAccess, ClusterConflict, GridRaces, Trace};
+pub(crate) use shadow::Kind;
 pub(crate) use together::WarpAccess;
 pub use unfinished::Unfinished;

@@ -10,11 +10,20 @@ pub(crate) const CELL_BYTES: u64 = 4;
 /// Cells per page of global memory.
 pub(super) const PAGE_CELLS: u64 = 1024;
 
+/// Kind of race.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// An access is plain, or the scope of one does not include the other thread.
+    Plain,
+    /// Both accesses are strong, one is a volatile store, and no test of the value excuses it.
+    Volatile,
+}
+
 /// Kind of conflict of two unordered accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meeting {
     /// A race.
-    Race,
+    Race(Kind),
     /// A volatile read of what another lane of the warp wrote with a volatile store: not a race, but ordered only if
     /// lanes run in lockstep.
     Lockstep,
@@ -28,6 +37,8 @@ pub(crate) struct Record {
     /// Bytes of the cell, one bit each.
     pub bytes: u8,
     pub writes: bool,
+    /// Whether a decision depends on the value that it reads.
+    pub is_tested: bool,
     pub strength: Strength,
     pub lanes: u32,
     pub time: u32,
@@ -40,28 +51,51 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Whether the two accesses race unless they are ordered; `is_strong` says which accesses do not race with each
-    /// other.
-    pub fn conflicts(&self, new: &Record, is_copy: bool, is_strong: impl Fn(Strength) -> bool) -> bool {
-        let both_strong = is_strong(self.strength) && is_strong(new.strength);
+    /// The kind of race of the two accesses unless they are ordered; `is_strong` says which strengths include the thread
+    /// of the other access.
+    pub fn conflict(&self, new: &Record, is_copy: bool, is_strong: impl Fn(Strength) -> bool) -> Option<Kind> {
         let bytes = self.bytes & new.bytes;
-        bytes != 0 && (self.writes || new.writes) && !both_strong && (is_copy || !self.writes_the_same(new, bytes))
+        if bytes == 0 || !(self.writes || new.writes) || !is_copy && self.writes_the_same(new, bytes) {
+            None
+        } else if !is_strong(self.strength) || !is_strong(new.strength) {
+            Some(Kind::Plain)
+        } else {
+            let stores = |record: &Record| record.writes && record.strength == Strength::Volatile;
+            ((stores(self) || stores(new)) && !self.is_flag_of(new)).then_some(Kind::Volatile)
+        }
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.strength == Strength::Volatile
+    }
+
+    /// Whether the thread that reads, or one that reads and writes, tests the value before it goes on: it waits for a flag
+    /// or takes a lock.
+    fn is_flag_of(&self, new: &Record) -> bool {
+        match (self.writes, new.writes) {
+            (true, true) => self.is_tested || new.is_tested,
+            (true, false) => new.is_tested,
+            (false, _) => self.is_tested,
+        }
     }
 
     /// Kind of conflict of two unordered accesses of a cluster.
     pub(super) fn meets(&self, clocks: &Clocks, new: &Record, is_copy: bool) -> Option<Meeting> {
-        let is_volatile = |record: &Record| record.strength == Strength::Volatile;
         let is_strong = match clocks.are_of_one_block(self.group, new.group) {
             true => Strength::is_strong,
             false => Strength::reaches_cluster,
         };
-        if self.conflicts(new, is_copy, is_strong) {
-            Some(Meeting::Race)
-        } else if self.writes && !new.writes && is_volatile(self) && is_volatile(new) && self.group == new.group {
-            Some(Meeting::Lockstep)
-        } else {
-            None
+        match self.conflict(new, is_copy, is_strong) {
+            Some(Kind::Volatile) if self.group == new.group => None,
+            Some(kind) => Some(Meeting::Race(kind)),
+            None => None,
         }
+        .or_else(|| self.is_lockstep(new).then_some(Meeting::Lockstep))
+    }
+
+    /// Whether one lane of a warp reads what another one wrote, both by volatile accesses.
+    fn is_lockstep(&self, new: &Record) -> bool {
+        self.group == new.group && self.writes && !new.writes && self.is_volatile() && new.is_volatile()
     }
 
     /// Whether both store the same value, so that their order does not matter.
@@ -117,8 +151,12 @@ impl Record {
 
     /// Whether every later access that races with this record also races with `new`, which is ordered after it.
     fn is_covered_by(&self, new: &Record) -> bool {
-        let weaker = new.strength == Strength::Weak || self.strength.is_strong();
-        weaker && (new.writes || !self.writes)
+        let weaker = match new.strength {
+            Strength::Weak => true,
+            Strength::Volatile => self.strength.is_strong(),
+            _ => self.strength.is_strong() && !self.is_volatile(),
+        };
+        weaker && (new.writes || !self.writes) && (self.is_tested || !new.is_tested)
     }
 }
 

@@ -78,6 +78,7 @@ impl Races {
             group: self.clocks.group(agent) as u16,
             bytes: 0,
             writes: access.written.is_some(),
+            is_tested: false,
             strength: Semantics::WEAK.strength,
             lanes: 0,
             time: self.clocks.now(agent),
@@ -133,6 +134,7 @@ mod tests {
             address: access.lanes.addresses[lane],
             data: &data,
             writes: access.written.is_some(),
+            is_tested: false,
         })
     }
 
@@ -188,7 +190,8 @@ mod tests {
                     let agent = Agent::new(warp, lane, semantics.engine);
                     let address = SYSTEM_SHARED_BYTES + offset;
                     let (space, pc, writes, data) = (Space::Shared, 0, offset % 2 == 0, &[1_u8; 2][..]);
-                    races.access(&Access { agent, semantics, pc, space, address, data, writes });
+                    let is_tested = offset % 3 == 0;
+                    races.access(&Access { agent, semantics, pc, space, address, data, writes, is_tested });
                 }
             }
         }
