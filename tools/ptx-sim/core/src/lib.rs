@@ -188,7 +188,8 @@
 //! of the memory asks ([`GlobalMemory::take_undetermined`], [`GlobalMemory::take_left`]). Host memory is visible to others at once.
 //! Bytes of a copied value that may be padding reach global memory without a finding, and are uninitialised there, too. A race is
 //! reported at the read if its value matters; if the read came first, always. Two lanes of a warp that write to the same shared
-//! address leave an undetermined value there: their race is reported if it matters.
+//! address leave an undetermined value there: their race is reported if it matters. A racing value stays what memory held, on
+//! every way that it takes, so that the program goes on as on a GPU.
 //!
 //! # Races
 //!

@@ -380,12 +380,11 @@ impl Context<'_> {
             }
         }
         let old = u64::from_le_bytes(data);
-        let mut is_right = read.is_some();
-        if faults.is_empty() {
-            let new = update(old).to_le_bytes();
-            is_right &= self.access(faults, place, Data::Write(&new[..bytes])).is_some();
+        if self.instruction.is_strong_read {
+            self.note_read(place, old);
         }
-        if is_right {
+        let new = update(old).to_le_bytes();
+        if read.is_some() && self.access(faults, place, Data::Write(&new[..bytes])).is_some() {
             self.check_races(faults, place, &data[..bytes], Effect::Update, None);
         }
         old
@@ -429,9 +428,15 @@ impl Context<'_> {
     }
 
     /// Whether a place has `bytes` accessible bytes and is aligned; otherwise adds a fault. Reads nothing.
-    pub fn check_reachable(&mut self, faults: &mut Faults, place: Place, bytes: usize, what: impl Fn() -> String) {
+    pub fn check_reachable(
+        &mut self,
+        faults: &mut Faults,
+        place: Place,
+        bytes: usize,
+        what: impl Fn() -> String,
+    ) -> bool {
         if !self.check_alignment(faults, place, &what) {
-            return;
+            return false;
         }
         let Place { lane, space, address, .. } = place;
         let mut data = vec![0; bytes];
@@ -440,9 +445,10 @@ impl Context<'_> {
             Space::Parameter => self.machine.parameters.load(address, &mut data),
             Space::Shared | Space::Local => Err(OutOfBounds("where none can be".to_owned())),
         };
-        if let Err(OutOfBounds(location)) = found {
+        if let Err(OutOfBounds(location)) = &found {
             let cause = || format!("{} in {space} memory out of bounds, {location}", what());
             faults.add(FindingClass::OutOfBounds, lane, address, cause);
         }
+        found.is_ok()
     }
 }

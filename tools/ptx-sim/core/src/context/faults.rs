@@ -20,11 +20,6 @@ struct Fault {
 }
 
 impl Faults {
-    /// Whether there are no faults.
-    pub fn is_empty(&self) -> bool {
-        self.kinds.is_empty()
-    }
-
     /// Whether the lane's access conflicts with an asynchronous operation that was not waited for.
     pub fn has_not_waited(&self, lane: usize) -> bool {
         let not_waited = self.kinds.iter().filter(|fault| fault.class == FindingClass::AsyncCopyNotWaited);

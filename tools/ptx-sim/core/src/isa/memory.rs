@@ -263,8 +263,7 @@ fn execute_discard(context: &mut Context<'_>, space: Option<Space>, address: Add
     let mut faults = Faults::default();
     for lane in lanes(context.active) {
         let place = Place::new(lane, space, context.address(address, lane), LINE);
-        context.check_reachable(&mut faults, place, LINE as usize, || format!("a discard of {LINE} bytes"));
-        if faults.is_empty() {
+        if context.check_reachable(&mut faults, place, LINE as usize, || format!("a discard of {LINE} bytes")) {
             context.machine.memory.forget_range(place.address, LINE);
         }
     }

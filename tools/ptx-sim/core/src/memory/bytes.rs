@@ -68,7 +68,8 @@ impl Bytes {
         Ok(State { uninitialised: state.contains(&0), in_flight: state.iter().any(|state| state & IN_FLIGHT != 0) })
     }
 
-    /// The undetermined bits of a read inside the memory. Undetermined bits read as zeros.
+    /// The undetermined bits of a read inside the memory. Bytes that were never written read as zeros; others keep the value
+    /// that was stored.
     #[cold]
     pub fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
         let mut unknown = UnknownBytes::default();
@@ -81,10 +82,11 @@ impl Bytes {
             // Its address is that of the first unwritten byte.
             let address = read.address + index as u64;
             let origin = *origin.get_or_insert(Origin::Memory(Read { address, ..read }));
-            let never = Unknown { bits: 0xff, origin, is_computed: false };
-            let found = self.unknown.get(&(first + index)).copied().unwrap_or(never);
-            *byte &= !(found.bits as u8);
-            unknown.push(index, found);
+            let stored = self.unknown.get(&(first + index)).copied();
+            unknown.push(index, stored.unwrap_or(Unknown { bits: 0xff, origin, is_computed: false }));
+            if stored.is_none() {
+                *byte = 0;
+            }
         }
         unknown
     }

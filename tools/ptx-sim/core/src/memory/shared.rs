@@ -74,7 +74,7 @@ impl SharedMemory {
         self.index(accesses.first).is_ok_and(|index| self.blocks[index].store_lanes(accesses, data))
     }
 
-    /// The undetermined bits of a read inside the memory. Undetermined bits read as zeros.
+    /// As [`Bytes::unknown`].
     #[cold]
     pub fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
         self.index(read.address)

@@ -147,7 +147,8 @@ impl GlobalMemory {
         self.launch += 1;
     }
 
-    /// The undetermined bits of a read inside a buffer. Undetermined bits read as zeros.
+    /// The undetermined bits of a read inside a buffer. Bytes that were never written read as zeros; others keep the value
+    /// that was stored.
     #[cold]
     pub(crate) fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
         let mut unknown = UnknownBytes::default();
@@ -166,7 +167,9 @@ impl GlobalMemory {
             });
             let bits = stored.map_or(0xff, |(bits, _)| bits);
             unknown.push(index, Unknown { bits: bits.into(), origin, is_computed: stored.is_some() });
-            *byte &= !bits;
+            if stored.is_none() {
+                *byte = 0;
+            }
         }
         unknown
     }
