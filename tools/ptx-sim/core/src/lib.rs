@@ -131,7 +131,7 @@
 //! - barriers that some lanes or warps do not reach (exited threads count as arrived at those for all threads), or reach with
 //!   contradicting thread counts; deadlocks;
 //! - warp-collective instructions with lanes missing, warpgroup-collective ones (`setmaxnreg`, `wgmma`) with warps missing,
-//!   shuffles that read lanes that do not take part;
+//!   shuffles that read lanes that do not take part, if something depends on that value;
 //! - mbarriers that are not initialised, are accessed like ordinary memory, get impossible counts, or whose initialisation or
 //!   invalidation races with other uses; waits for a phase that never completes are deadlocks, reported with the arrivals and
 //!   bytes that are missing;
@@ -177,7 +177,7 @@
 //!
 //! # Undetermined values
 //!
-//! Uninitialised values, and values of a plain load that races with a write, may be loaded, copied, shuffled, computed with and
+//! Uninitialised values, those of a `shfl` from an absent lane, and values of a load that races with a write, may be loaded, copied, shuffled, computed with and
 //! stored to shared and local memory: compilers load before the guard of a value, copy structs including padding, and let the last
 //! lanes of a scan compute with garbage. The undetermined bits of a value are tracked, and a finding is made when something
 //! depends on them: an address, a branch or a guard, a deciding vote, an atomic operation, the operands of `wgmma`, bulk copies and

@@ -19,6 +19,8 @@ pub(crate) enum Origin {
     Stored(Read, StoreId),
     /// Memory that another thread writes concurrently, or that two lanes of a warp write.
     Race(Read, Conflict),
+    /// A register of a lane that does not execute the `shfl` at `pc`, which another lane reads.
+    Absent { pc: u32, warp: u32, lane: u32 },
 }
 
 /// A read of memory by one lane.
@@ -48,6 +50,13 @@ pub(crate) struct Unknown {
     pub is_computed: bool,
 }
 
+impl Origin {
+    /// Whether it is a finding of its own kind as soon as a value of it is stored to global memory.
+    pub fn is_of_others(self) -> bool {
+        matches!(self, Origin::Race(..) | Origin::Absent { .. })
+    }
+}
+
 impl Unknown {
     /// The same value with only these bits undetermined; `None` if none remain.
     pub fn with_bits(self, bits: u64) -> Option<Unknown> {
@@ -67,7 +76,8 @@ impl Unknown {
     /// Whether it may be struct padding that a copy includes.
     pub fn may_be_padding(self) -> bool {
         let is_whole = matches!(self.origin, Origin::Memory(Read { is_partial: false, .. }));
-        !self.is_computed && !is_whole && !matches!(self.origin, Origin::Stored(..) | Origin::Race(..))
+        let is_read = matches!(self.origin, Origin::Memory(..) | Origin::Register { .. });
+        !self.is_computed && !is_whole && is_read
     }
 }
 

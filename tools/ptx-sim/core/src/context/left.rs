@@ -4,7 +4,7 @@ use super::unknown::Use;
 use super::view::Context;
 use crate::finding::FindingClass;
 use crate::memory::{Storing, UndeterminedStore};
-use crate::unknown::{Origin, UnknownBytes};
+use crate::unknown::UnknownBytes;
 
 /// The undetermined values that the lanes of a store leave in global memory.
 #[derive(Default)]
@@ -22,7 +22,7 @@ impl Context<'_> {
         let memory = self.machine.memory;
         for (index, byte) in unknown.iter().filter(|(_, byte)| !self.cluster.reported.contains(&byte.origin)) {
             let address = address + index as u64;
-            if matches!(byte.origin, Origin::Race(..)) || memory.is_seen_by_host(address) {
+            if byte.origin.is_of_others() || memory.is_seen_by_host(address) {
                 left.seen.push((lane, byte.origin));
             } else {
                 memory.forget_bytes(address, 1);

@@ -56,9 +56,10 @@ impl Context<'_> {
         // Of the values that one lane uses at once, the first is enough.
         fresh.dedup_by_key(|(lane, _)| *lane);
         self.cluster.reported.extend(uses.iter().map(|(_, origin)| *origin));
-        let (races, unwritten): (Vec<Use>, Vec<Use>) =
-            fresh.into_iter().partition(|(_, origin)| matches!(origin, Origin::Race(..)));
-        self.report_racing_reads(&races);
+        let (others, unwritten): (Vec<Use>, Vec<Use>) =
+            fresh.into_iter().partition(|(_, origin)| origin.is_of_others());
+        self.report_racing_reads(&others);
+        self.report_absent(&others);
         let Some((_, first)) = unwritten.first().copied() else { return };
         let (which, other, text) = self.describe_uses(first, &unwritten);
         self.report_pair(FindingClass::Uninitialised, which, other, || text);
@@ -70,6 +71,18 @@ impl Context<'_> {
         let which: Vec<LaneAddress> = which.collect();
         let text = self.describe(first, &which);
         (which, self.place_of(first), text)
+    }
+
+    /// Reports shuffles from absent lanes whose values turned out to matter, at the shuffles.
+    fn report_absent(&mut self, uses: &[Use]) {
+        for together in uses.chunk_by(|(_, one), (_, other)| place(*one) == place(*other)) {
+            let Some((_, Origin::Absent { pc, warp, .. })) = together.first().copied() else { continue };
+            let which: Vec<LaneAddress> = together.iter().map(|(_, origin)| reader(*origin)).collect();
+            let instruction = &self.machine.program.instructions[pc as usize];
+            self.report_of((instruction, warp), FindingClass::CollectiveLanesMissing, which, None, || {
+                "shfl reads the value of a lane that does not take part, and that value matters".to_owned()
+            });
+        }
     }
 
     /// Reports the races of reads whose values turned out to matter, at the reads.
@@ -92,6 +105,7 @@ impl Context<'_> {
                 let mask = which.iter().fold(0, |mask, access| mask | 1 << access.lane);
                 format!("`{name}` is read before anything was written to it, in {}", lane_list(mask))
             }
+            Origin::Absent { .. } => "a value that matters here comes from a lane that is not there".to_owned(),
             Origin::Memory(read) | Origin::Stored(read, _) | Origin::Race(read, _) => {
                 let Read { pc, space, address, bytes, .. } = read;
                 let line = self.machine.program.instructions.get(pc as usize).map_or(0, |read| read.line);
@@ -131,10 +145,11 @@ impl Context<'_> {
     }
 }
 
-/// The instruction and warp of a racing read.
+/// The instruction and warp of a racing read, or of a shuffle from an absent lane.
 fn place(origin: Origin) -> Option<(u32, u32)> {
     match origin {
         Origin::Race(read, _) => Some((read.pc, read.warp)),
+        Origin::Absent { pc, warp, .. } => Some((pc, warp)),
         _ => None,
     }
 }
@@ -143,7 +158,7 @@ fn place(origin: Origin) -> Option<(u32, u32)> {
 fn reader(origin: Origin) -> LaneAddress {
     let lane = match origin {
         Origin::Memory(read) | Origin::Stored(read, _) | Origin::Race(read, _) => read.lane,
-        Origin::Register { lane, .. } => lane,
+        Origin::Register { lane, .. } | Origin::Absent { lane, .. } => lane,
     };
     LaneAddress { lane, address: address(origin) }
 }
@@ -151,6 +166,6 @@ fn reader(origin: Origin) -> LaneAddress {
 fn address(origin: Origin) -> Option<u64> {
     match origin {
         Origin::Memory(read) | Origin::Stored(read, _) | Origin::Race(read, _) => Some(read.address),
-        Origin::Register { .. } => None,
+        Origin::Register { .. } | Origin::Absent { .. } => None,
     }
 }

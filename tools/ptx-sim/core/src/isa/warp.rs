@@ -1,14 +1,13 @@
 //! Exchange between the lanes of a warp (PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "activemask",
 //! "elect.sync").
 
-use crate::context::{Context, without_addresses};
+use crate::context::Context;
 use crate::decode::{Decode, Form};
-use crate::finding::FindingClass;
 use crate::lanes::{LANES, lanes};
 use crate::numeric::integer;
 use crate::parse::Type;
 use crate::program::{Collective, Destination, Slot};
-use crate::unknown::Unknown;
+use crate::unknown::{Origin, Unknown};
 
 /// Which lane a shuffle reads.
 #[derive(Clone, Copy, Debug)]
@@ -248,26 +247,20 @@ fn execute_shuffle(
         0 => Vec::new(),
         _ => (0..LANES).map(|lane| context.warp.registers.unknown(value, lane)).collect(),
     };
-    let mut reads_inactive = 0_u32;
     for lane in lanes(active) {
         let (operand, clamp) = (context.value(operand, lane) as u32, context.value(clamp, lane) as u32);
         let source = shuffle_source(mode, lane as u32, operand, clamp);
         let from = source.unwrap_or(lane as u32);
-        if active >> from & 1 == 0 {
-            reads_inactive |= 1 << lane;
-        }
         context.set(to, lane, values[from as usize]);
-        if lanes_with_unknown >> from & 1 == 1 {
+        if active >> from & 1 == 0 {
+            let origin = Origin::Absent { pc: context.pc, warp: context.warp.index, lane: lane as u32 };
+            context.set_unknown(to.slot, lane, Some(Unknown { bits: to.mask, origin, is_computed: false }));
+        } else if lanes_with_unknown >> from & 1 == 1 {
             context.set_unknown(to.slot, lane, unknown[from as usize]);
         }
         if let Some(valid) = valid {
             context.set(valid, lane, u64::from(source.is_some()));
         }
-    }
-    if reads_inactive != 0 {
-        context.report(FindingClass::CollectiveLanesMissing, without_addresses(reads_inactive), || {
-            "shfl reads the value of a lane that does not take part".to_owned()
-        });
     }
 }
 
