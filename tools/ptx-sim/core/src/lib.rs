@@ -68,8 +68,9 @@
 //!
 //! As many blocks as fit on the GPU (by threads, shared memory and the multiprocessors of the largest GPU of the architecture;
 //! registers are not counted) are resident together and take turns, on any number of host threads. So grid-wide barriers and
-//! look-back scans terminate. If all resident blocks repeatedly read the same global memory and none changes it, that is a
-//! deadlock.
+//! look-back scans terminate. A block that reads the same from memory again and again lets others go on, however long its loop is.
+//! If all resident blocks do so, come back to states in which they were before, and none changes global memory, that is a deadlock.
+//! The number of host threads changes no verdict.
 //!
 //! Threads that exit release barriers for all threads of the block (PTX ISA, "exit"), but not those for a given number of
 //! threads. If only some lanes of a warp have exited, it executes an `.aligned` barrier without them, which is a finding. One

@@ -32,6 +32,7 @@ mod memory;
 mod module;
 mod parameters;
 mod previous_grid;
+mod progress;
 mod race_values;
 mod races;
 mod small_forms;

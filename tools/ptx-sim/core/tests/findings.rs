@@ -171,8 +171,8 @@ fn traps_and_endless_loops_end_the_run() {
 fn a_lock_that_is_never_released() {
     let body = ".shared .align 4 .u32 lock; setp.eq.u32 %p0, %lane, 0; @%p0 st.shared.u32 [lock], 0; bar.sync 0;\n\
         take: atom.shared.cas.b32 %r0, [lock], 0, 1; setp.ne.u32 %p1, %r0, 0; @%p1 bra take;\nbar.warp.sync -1;";
-    let finding = Kernel::new(body).run_faulty(FindingClass::InstructionLimit);
-    assert!(finding.message.contains("probably inside an endless loop"), "{finding}");
+    let finding = Kernel::new(body).run_faulty(FindingClass::Deadlock);
+    assert!(finding.message.contains("waits for a value in memory that nobody changes any more"), "{finding}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ impl Context<'_> {
         if place.space == Space::Global {
             self.machine.memory.note_exchange(place.address);
         }
-        if place.space == Space::Global && self.instruction.is_strong_read {
+        if self.instruction.is_strong_read {
             let mut word = [0; 8];
             let count = data.len().min(8);
             word[..count].copy_from_slice(&data[..count]);
@@ -132,11 +132,9 @@ impl Context<'_> {
         (!unknown.is_empty()).then(|| Box::new(unknown))
     }
 
-    /// Records a read of global memory that a polling loop may be based on.
-    fn note_read(&mut self, place: Place, value: u64) {
-        let read = (self.pc, place.address, value);
-        let last = std::mem::replace(&mut self.warp.last_read[place.lane], read);
-        self.cluster.polls += u64::from(last == read);
+    /// Records a read that a polling loop may be based on.
+    fn note_read(&mut self, Place { lane, address, .. }: Place, value: u64) {
+        self.cluster.polls.add(self.warp.strong_reads.note(self.pc, lane, address, value));
     }
 
     /// Marks the result of a racing read as undetermined, unless its race was reported.

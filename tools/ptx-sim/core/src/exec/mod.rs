@@ -4,6 +4,7 @@ mod cluster;
 mod convergence;
 mod grid;
 mod leftovers;
+mod patience;
 mod resident;
 mod schedule;
 mod stall;

@@ -16,8 +16,6 @@ use crate::machine::Machine;
 
 /// Clusters of which the order of beginning is shuffled together.
 const BATCH: u64 = 64;
-/// Times in a row that each resident cluster waits and changes nothing, before nothing is taken to change any more.
-const ROUNDS: usize = 64;
 
 /// The clusters of a grid.
 pub(super) struct Residents<'m> {
@@ -42,8 +40,8 @@ struct State<'m> {
     free: Vec<Cluster<'m>>,
     /// Begun and not ended.
     resident: usize,
-    /// How many turns in a row changed nothing.
-    idle: usize,
+    /// How often clusters began, ended or changed global memory.
+    changes: u64,
     /// What those did that ended, by number, until it is taken.
     ended: BTreeMap<u64, Outcome>,
     /// How many were taken.
@@ -51,9 +49,11 @@ struct State<'m> {
 }
 
 impl State<'_> {
-    /// Whether nothing has changed for long.
+    /// Whether every cluster that was put aside waits in vain, unless another one changes something.
     fn is_quiet(&self) -> bool {
-        self.resident > 0 && self.idle > ROUNDS * self.resident
+        // The one that came back last is the most likely to have changed something.
+        let mut waiting = self.waiting.iter().rev();
+        !self.waiting.is_empty() && waiting.all(|running| running.patience.is_over(self.changes))
     }
 
     /// Whether every cluster that has begun was put aside.
@@ -108,7 +108,7 @@ impl<'m> Residents<'m> {
     fn next(&self) -> Option<Running<'m>> {
         let mut state = self.state();
         // Whether nothing will ever change is known when the last cluster has come back.
-        while state.is_quiet() && !state.all_wait() && !self.machine.is_stopped() {
+        while state.is_quiet() && !self.can_begin(&state) && !state.all_wait() && !self.machine.is_stopped() {
             state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if self.machine.is_stopped() {
@@ -119,13 +119,18 @@ impl<'m> Residents<'m> {
             && let Some(number) = self.next_to_begin(&mut state)
         {
             state.resident += 1;
-            state.idle = 0;
+            state.changes += 1;
             let cluster = state.free.pop();
             drop(state);
             let cluster = cluster.unwrap_or_else(|| Cluster::new(self.machine, self.operations));
             return Some(Running::start(cluster, number));
         }
         state.waiting.pop_front()
+    }
+
+    /// Whether another cluster can begin.
+    fn can_begin(&self, state: &State<'m>) -> bool {
+        state.resident < self.capacity && (!state.order.is_empty() || state.ordered < self.clusters)
     }
 
     fn next_to_begin(&self, state: &mut State<'m>) -> Option<u64> {
@@ -141,18 +146,21 @@ impl<'m> Residents<'m> {
     fn end(&self, running: Running<'m>, outcome: Outcome) {
         let mut state = self.state();
         state.resident -= 1;
-        state.idle = 0;
+        state.changes += 1;
         state.ended.insert(running.number, outcome);
         state.free.push(running.cluster);
         self.returned.notify_all();
     }
 
     /// Lets others go on before a cluster that waits, if there are any that can.
-    fn put_aside(&self, running: Running<'m>, changed: bool) {
+    fn put_aside(&self, mut running: Running<'m>, changed: bool) {
         let mut state = self.state();
-        state.idle = if changed { 0 } else { state.idle + 1 };
+        state.changes += u64::from(changed);
+        let mut patience = std::mem::take(&mut running.patience);
+        patience.wait(state.changes, || running.fingerprint());
+        running.patience = patience;
         state.waiting.push_back(running);
-        if state.all_wait() && state.is_quiet() {
+        if state.all_wait() && !self.can_begin(&state) && state.is_quiet() {
             self.report_deadlock(&mut state);
             self.machine.stop();
         }
@@ -173,9 +181,10 @@ impl<'m> Residents<'m> {
         let to_come = blocks as u64 * (self.clusters - state.ordered + state.order.len() as u64);
         let Some(running) = state.waiting.iter_mut().min_by_key(|running| running.number) else { return };
         running.report_waiting(|| {
-            let mut text = "no block of the grid can go on: this one waits for a value in global memory that nobody \
-                            changes any more"
-                .to_owned();
+            let mut text =
+                "no block of the grid can go on: this one waits for a value in memory that nobody changes any \
+                            more"
+                    .to_owned();
             if resident > 1 {
                 text.push_str(&format!(", as {} others do", resident - 1));
             }

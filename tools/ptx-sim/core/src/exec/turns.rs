@@ -1,12 +1,15 @@
 //! The turns that the warps of a cluster take until all have ended.
 
+use std::hash::{DefaultHasher, Hasher};
+
 use super::cluster::{Cluster, Step};
+use super::patience::Patience;
 use super::schedule::Schedule;
 use super::{leftovers, stall};
 use crate::counters::Counters;
 use crate::finding::{FindingClass, Findings};
 use crate::launch::BoxLoad;
-use crate::machine::{Progress, Warp};
+use crate::machine::{Polls, Progress, Warp};
 use crate::race::{Races, Trace};
 
 /// What a cluster did.
@@ -26,7 +29,7 @@ pub(super) struct Outcome {
 pub(super) enum Slice {
     /// The end of the cluster.
     Ended(Box<Outcome>),
-    /// All of its warps wait, and some of them for global memory; whether it changed that since its turn began.
+    /// None of its warps gets on by itself, and some wait for memory; whether it changed global memory since its turn began.
     Waits { changed: bool },
 }
 
@@ -37,13 +40,13 @@ enum Turn {
     Over,
     /// No lane can go on by itself.
     Waits,
-    /// It reads the same of global memory again and again.
+    /// It reads the same from memory again and again.
     Polls,
     /// The whole grid stops.
     Stop,
 }
 
-/// How often a warp reads the same of global memory in a turn before that ends.
+/// How often a warp reads the same from memory in a turn before that ends, if none of its other paths can go on.
 const PATIENCE: u64 = 64;
 
 /// A cluster that has begun.
@@ -54,6 +57,7 @@ pub(super) struct Running<'a> {
     schedule: Schedule,
     /// The warps, in the order of their last turns.
     turns: Vec<usize>,
+    pub patience: Patience,
 }
 
 impl<'a> Running<'a> {
@@ -62,7 +66,7 @@ impl<'a> Running<'a> {
         cluster.start(number);
         let schedule = Schedule::new(cluster.machine.schedule, number);
         let turns = (0..cluster.warps.len()).collect();
-        Running { cluster, number, schedule, turns }
+        Running { cluster, number, schedule, turns, patience: Patience::default() }
     }
 
     /// Runs it until it ends or waits for other clusters.
@@ -93,6 +97,13 @@ impl<'a> Running<'a> {
                 return Slice::Ended(Box::new(finish(cluster)));
             }
         }
+    }
+
+    /// A number for the state of its warps, as in [`Warp::fingerprint`].
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.cluster.warps.iter().for_each(|warp| hasher.write_u64(warp.fingerprint()));
+        hasher.finish()
     }
 
     /// Ends it where it is.
@@ -131,7 +142,10 @@ fn finish(cluster: &mut Cluster<'_>) -> Outcome {
 fn turn(cluster: &mut Cluster<'_>, index: usize, instructions: u64) -> Turn {
     let limit = cluster.machine.instructions_per_warp;
     let end = (cluster.warps[index].steps + instructions).min(limit);
-    let (start, polls) = (cluster.warps[index].steps, cluster.state.polls);
+    let start = cluster.warps[index].steps;
+    let effects = |cluster: &Cluster<'_>| (cluster.state.global_writes, cluster.state.epoch());
+    let before = effects(cluster);
+    cluster.state.polls = Polls::default();
     while cluster.warps[index].steps < end {
         let Some(group) = cluster.warps[index].next_group(&cluster.state) else {
             return if cluster.warps[index].steps == start { Turn::Waits } else { Turn::Over };
@@ -139,9 +153,13 @@ fn turn(cluster: &mut Cluster<'_>, index: usize, instructions: u64) -> Turn {
         if cluster.step(index, group, false) == Step::Stop {
             return Turn::Stop;
         }
-        if cluster.state.polls >= polls + PATIENCE {
+        if cluster.state.polls.repeated >= PATIENCE && !cluster.warps[index].has_paths() {
             return Turn::Polls;
         }
+    }
+    let Polls { repeated, saw_news } = cluster.state.polls;
+    if cluster.warps[index].steps < limit && repeated > 0 && !saw_news && effects(cluster) == before {
+        return Turn::Polls;
     }
     if cluster.warps[index].steps < limit || cluster.warps[index].groups.is_empty() {
         return Turn::Over;

@@ -17,6 +17,26 @@ use crate::memory::SharedMemory;
 use crate::race::{Races, Shape};
 use crate::unknown::Origin;
 
+/// Strong reads in the turn of a warp.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Polls {
+    /// Reads in a row that returned what they had returned before.
+    pub repeated: u64,
+    /// Whether another one returned something new.
+    pub saw_news: bool,
+}
+
+impl Polls {
+    /// Adds a read.
+    pub fn add(&mut self, is_repeated: bool) {
+        if is_repeated {
+            self.repeated += 1;
+        } else {
+            *self = Polls { repeated: 0, saw_news: true };
+        }
+    }
+}
+
 /// What the warps of a cluster share.
 pub(crate) struct ClusterState {
     /// Index in the grid.
@@ -38,8 +58,7 @@ pub(crate) struct ClusterState {
     pub warpgroups: Warpgroups,
     /// Origins of undetermined values that were reported.
     pub reported: HashSet<Origin>,
-    /// How often warps read of global memory what they had read there before.
-    pub polls: u64,
+    pub polls: Polls,
     /// How often it wrote to global memory.
     pub global_writes: u64,
     pub findings: Findings,
@@ -75,7 +94,7 @@ impl ClusterState {
             proxies: Proxies::new(blocks as usize, watched),
             warpgroups: Warpgroups::default(),
             reported: HashSet::new(),
-            polls: 0,
+            polls: Polls::default(),
             global_writes: 0,
             findings: Findings::default(),
             printed: Vec::new(),

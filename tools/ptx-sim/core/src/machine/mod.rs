@@ -11,11 +11,12 @@ mod paths;
 mod proxies;
 mod registers;
 mod stack;
+mod strong_reads;
 mod warp;
 mod warpgroups;
 
 pub(crate) use barriers::{Barrier, NAMED_BARRIERS, Reduction, block_barrier};
-pub(crate) use cluster::ClusterState;
+pub(crate) use cluster::{ClusterState, Polls};
 pub(crate) use grid::{Machine, Place};
 pub(crate) use mbarriers::{Landing, MBARRIER_BYTES, Mbarrier, PhaseState, Wait};
 pub(crate) use proxies::OrdinaryWrite;

@@ -1,12 +1,14 @@
 //! A warp: registers, local memory, and positions of its lanes.
 
 use std::collections::VecDeque;
+use std::hash::Hasher;
 
 use super::async_matrix::AsyncMatrix;
 use super::grid::{Machine, Place};
 use super::paths::Paths;
 use super::registers::Registers;
 use super::stack::Stack;
+use super::strong_reads::{Mixed, StrongReads};
 use super::warpgroups::WarpName;
 use crate::cluster_addresses::shared_base;
 use crate::lanes::{LANES, lanes};
@@ -90,8 +92,7 @@ pub(crate) struct Warp {
     pub impatient: bool,
     /// Instructions executed.
     pub steps: u64,
-    /// Each lane's last read of global memory by an instruction that may spin: instruction, address and value.
-    pub last_read: [(u32, u64, u64); LANES],
+    pub strong_reads: StrongReads,
 }
 
 impl Warp {
@@ -115,7 +116,7 @@ impl Warp {
             matrix: AsyncMatrix::default(),
             impatient: false,
             steps: 0,
-            last_read: [(u32::MAX, 0, 0); LANES],
+            strong_reads: StrongReads::default(),
         }
     }
 
@@ -132,7 +133,7 @@ impl Warp {
         self.cluster_arrived = 0;
         self.matrix.clear();
         self.steps = 0;
-        self.last_read = [(u32::MAX, 0, 0); LANES];
+        self.strong_reads.clear();
         self.groups.clear();
         self.paths.clear();
         self.groups.push(Group { pc: 0, lanes: self.existing, progress: Progress::Ready });
@@ -183,6 +184,20 @@ impl Warp {
     /// The value of a register in a lane.
     pub fn value(&self, slot: Slot, lane: usize) -> u64 {
         self.registers.values[slot as usize][lane]
+    }
+
+    /// Whether several of its paths can go on, so that one may wait for another.
+    pub fn has_paths(&self) -> bool {
+        self.groups.iter().filter(|group| group.progress == Progress::Ready).count() > 1
+    }
+
+    /// A number that differs, but for collisions, when its lanes are elsewhere or a register differs. A warp that is twice in
+    /// the same state, in memory that does not change, does the same for ever.
+    pub fn fingerprint(&self) -> u64 {
+        let mut mixed = Mixed::default();
+        let groups = self.groups.iter().map(|group| u64::from(group.pc) << 32 | u64::from(group.lanes));
+        groups.chain(self.registers.values.iter().flatten().copied()).for_each(|value| mixed.write_u64(value));
+        mixed.finish()
     }
 
     /// The lanes in which a guard is true.
