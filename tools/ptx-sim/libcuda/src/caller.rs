@@ -73,7 +73,7 @@ fn is_of_a_library(name: &str, file: Option<&Path>) -> bool {
     let file = file.and_then(Path::to_str).unwrap_or_default();
     // An inlined closure lacks the crate in its name.
     name.contains("libcudart_sim::")
-        || file.contains("/libcudart-sim/src/")
+        || file.contains("/ptx-sim/libcudart/src/")
         || name.contains("__device_stub")
         || name.starts_with("cuda")
         || name.starts_with("__cuda")
