@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::{Context, Result};
+
 /// Environment variables and system paths.
 #[derive(Clone, Debug)]
 pub struct Environment {
@@ -52,6 +54,11 @@ impl Environment {
     pub fn find_program(&self, program: &str) -> Option<PathBuf> {
         let folders = self.variables.get("PATH")?;
         env::split_paths(folders).map(|folder| folder.join(program)).find(|path| path.is_file())
+    }
+
+    /// [`Self::find_program`], or an error that names it.
+    pub fn require_program(&self, program: &str) -> Result<PathBuf> {
+        self.find_program(program).with_context(|| format!("there is no {program}"))
     }
 
     /// Whether the system is Debian itself: its derivatives do not have all of its packages.

@@ -29,6 +29,8 @@ const BACKEND: &str = "librustc_codegen_nvvm.so";
 /// File name of libNVVM, as the backend asks the dynamic linker for it.
 pub const LIBNVVM: &str = "libnvvm.so.4";
 
+/// The commit of the repository that is installed.
+pub const COMMIT: &str = "946c91f080770f30d42d7c706ac8185969274073";
 /// The compiler that the backend is for, where there is no checkout that names another.
 const CHANNEL: &str = "nightly-2026-04-02";
 
@@ -53,7 +55,7 @@ impl Folder {
     }
 
     /// The checkout of the repository.
-    fn checkout(&self) -> PathBuf {
+    pub fn checkout(&self) -> PathBuf {
         self.0.join("rust-cuda")
     }
 
@@ -65,6 +67,11 @@ impl Folder {
     /// CUDA, as in `/usr/local/cuda`.
     pub fn cuda(&self) -> PathBuf {
         self.0.join("cuda")
+    }
+
+    /// LLVM 7, as its build leaves it.
+    pub fn llvm(&self) -> PathBuf {
+        self.0.join("llvm-7")
     }
 }
 
@@ -190,9 +197,9 @@ pub fn examine(environment: &Environment, workspace: &Workspace, checkout: Optio
 }
 
 impl Examination {
-    /// Whether the pieces that come as packages are there.
-    pub fn has_packages(&self) -> bool {
-        self.rustc.is_ok() && self.libnvvm.is_ok()
+    /// Whether all pieces are there.
+    pub fn is_complete(&self) -> bool {
+        self.checkout.is_ok() && self.rustc.is_ok() && self.backend.is_ok() && self.libnvvm.is_ok()
     }
 
     /// The installation, if all pieces are present.

@@ -195,9 +195,11 @@ fn rust_cuda_findings(examination: &Examination) -> impl Iterator<Item = Finding
 }
 
 fn rust_cuda_verdict(examination: &Examination) -> &'static str {
-    match examination.pieces().iter().all(|(_, piece)| piece.is_ok()) {
+    match examination.is_complete() {
         true => "cargo xtask ptx --codegen rust-cuda works on this machine.",
-        false => "cargo xtask ptx --codegen rust-cuda does not work on this machine; nothing else needs it.",
+        false => {
+            "cargo xtask ptx --codegen rust-cuda does not work on this machine, until `cargo xtask rust-cuda install`; nothing else needs it."
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Provisioning against stand-ins for Debian's tools.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -12,12 +12,14 @@ use crate::environment::{Environment, Workspace};
 use crate::nvcc::Nvcc;
 
 /// A machine with nothing but Debian's package tools and an empty workspace.
-struct Machine {
-    folder: TempDir,
+pub struct Machine {
+    /// Everything of it.
+    pub folder: TempDir,
 }
 
 impl Machine {
-    fn new() -> Self {
+    /// A new one.
+    pub fn new() -> Self {
         let machine = Self { folder: TempDir::new().unwrap() };
         let tools = machine.tools();
         fs::create_dir_all(tools.join("pool")).unwrap();
@@ -38,7 +40,8 @@ impl Machine {
         machine
     }
 
-    fn tools(&self) -> PathBuf {
+    /// The only folder of programs.
+    pub fn tools(&self) -> PathBuf {
         self.folder.path().join("tools")
     }
 
@@ -46,11 +49,13 @@ impl Machine {
         fs::write(self.tools().join("pool").join(file), script).unwrap();
     }
 
-    fn workspace(&self) -> Workspace {
+    /// The workspace.
+    pub fn workspace(&self) -> Workspace {
         Workspace::new(self.folder.path().join("workspace"))
     }
 
-    fn environment(&self) -> Environment {
+    /// What names all of this.
+    pub fn environment(&self) -> Environment {
         let path = |name| self.folder.path().join(name);
         Environment::pretend(&path("root"), [("PATH", &path("tools")), ("HOME", &path("home"))])
     }
@@ -59,7 +64,8 @@ impl Machine {
         super::device_compiler(&self.environment(), &self.workspace())
     }
 
-    fn mark(&self, name: &str) {
+    /// Leaves a file that changes what a stand-in does.
+    pub fn mark(&self, name: &str) {
         fs::write(self.tools().join(name), "").unwrap();
     }
 
@@ -71,7 +77,8 @@ impl Machine {
     }
 }
 
-fn fixture(name: &str) -> PathBuf {
+/// A stand-in for a program.
+pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
 }
 
@@ -196,52 +203,4 @@ fn an_nvcc_of_the_machine_is_used_before_a_provisioned_one() {
         let found = super::nvcc(&machine.environment(), &machine.workspace()).unwrap();
         assert_eq!((&found.path, found.version.as_str()), (place, "13.0, V13.0.88"));
     }
-}
-
-/// A machine with libNVVM and a rustup that installs a pretended toolchain.
-fn machine_for_rust_cuda() -> Machine {
-    let machine = Machine::new();
-    let libnvvm = machine.folder.path().join("root/usr/local/cuda/nvvm/lib64/libnvvm.so.4");
-    fs::create_dir_all(libnvvm.parent().unwrap()).unwrap();
-    fs::write(libnvvm, "").unwrap();
-    let script = format!(
-        "#!/bin/sh\necho \"$*\" >> {0}/rustup.log\nt=$RUSTUP_HOME/toolchains/$3-host\nmkdir -p $t/bin $t/lib/rustlib/src/rust/library/core\n\
-         ln -s {1} $t/bin/rustc\necho 'rustc 1.96.0-nightly' > $t/bin/rustc.version\n: > $t/lib/rustlib/src/rust/library/core/Cargo.toml\n\
-         [ ! -e {0}/rustup.fails ]\n",
-        machine.tools().display(),
-        fixture("rustc").display()
-    );
-    let rustup = machine.tools().join("rustup");
-    fs::write(&rustup, script).unwrap();
-    fs::set_permissions(&rustup, fs::Permissions::from_mode(0o755)).unwrap();
-    machine
-}
-
-#[test]
-fn rust_cudas_compiler_is_installed_once_and_not_into_the_users_rustup() {
-    let machine = machine_for_rust_cuda();
-    let install = || super::rust_cuda(&machine.environment(), &machine.workspace());
-    machine.mark("rustup.fails");
-    let error = format!("{:#}", install().unwrap_err());
-    assert!(error.starts_with("the compiler that the backend is for: "), "{error}");
-    let rustup = machine.workspace().toolchain().join("rust-cuda/rustup");
-    assert!(!rustup.exists(), "half a compiler must not look like one");
-    fs::remove_file(machine.tools().join("rustup.fails")).unwrap();
-    for _ in 0..2 {
-        let rustc = install().unwrap().rustc.unwrap().path;
-        assert!(rustc.starts_with(&rustup), "{}", rustc.display());
-    }
-    let calls = fs::read_to_string(machine.tools().join("rustup.log")).unwrap();
-    let call = "toolchain install nightly-2026-04-02 --profile minimal --no-self-update \
-                --component rust-src --component rustc-dev --component llvm-tools\n";
-    assert_eq!(calls, call.repeat(2), "once without success, once with");
-    assert!(!machine.folder.path().join("home/.rustup").exists());
-}
-
-#[test]
-fn without_rustup_rust_cudas_compiler_is_not_to_be_had() {
-    let machine = machine_for_rust_cuda();
-    fs::remove_file(machine.tools().join("rustup")).unwrap();
-    let error = format!("{:#}", super::rust_cuda(&machine.environment(), &machine.workspace()).unwrap_err());
-    assert_eq!(error, "the compiler that the backend is for: there is no rustup to install it");
 }
