@@ -22,6 +22,7 @@ mod memory;
 mod order;
 mod overlapped;
 mod producer;
+mod role;
 mod rows;
 mod shifts;
 mod storer;
@@ -42,6 +43,7 @@ use mapped::Mapped;
 use memory::Memory;
 use order::Order;
 use producer::Loader;
+use role::Role;
 use storer::Storer;
 
 /// Computes O and LSE of the block's work items.
@@ -62,10 +64,8 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
     unsafe {
         // Uniform for ptxas, so that values derived from it are computed once per warp.
         let warp = shuffle::first(lane.thread / WARP_SIZE);
-        let producer = K::WARPGROUPS * WARPGROUP_WARPS;
-        let (storer, finder) = (producer + 1, producer + 2);
         let loader = Loader::new(&context);
-        if warp == producer {
+        if warp == const { Role::Producer.warp::<K>() } {
             if warpgroup::elect() {
                 loader.prefetch_maps();
                 if !K::Sequence::IS_LOOKED_UP {
@@ -80,23 +80,23 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
                 }
                 grid::let_next_begin();
             }
-        } else if warp == storer {
+        } else if warp == const { Role::Storer.warp::<K>() } {
             K::Order::prefetch_lengths(&context, lane);
             if warpgroup::elect() {
                 context.memory.initialise_others(|stage| K::Order::users(&context, stage) * WARPGROUP_WARPS);
             }
         }
-        if K::SUMS_BY_PRODUCT && warp < producer {
+        if K::SUMS_BY_PRODUCT && warp < const { Role::consumers::<K>() } {
             context.memory.write_ones(lane.thread);
         }
         sync::block();
-        if warp >= producer {
+        if warp >= const { Role::consumers::<K>() } {
             if const { CONSUMER_REGISTERS > PRODUCER_REGISTERS } {
                 warpgroup::decrease_registers::<PRODUCER_REGISTERS>();
             }
             // Elected again, which gives the same lane: kept from the beginning it would occupy a register, and ptxas would not know
             // that it is a single lane.
-            if warp == producer {
+            if warp == const { Role::Producer.warp::<K>() } {
                 if warpgroup::elect() {
                     K::Order::for_each_load(
                         &context,
@@ -105,13 +105,14 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
                         |copy| loader.prefetch_strip(copy),
                     );
                 }
-            } else if warp == storer {
+            } else if warp == const { Role::Storer.warp::<K>() } {
                 let storer = Storer::new(&context, lane, warpgroup::elect());
                 storer.prefetch_map();
                 K::Order::for_each_strip(&context, |copy| storer.store_strip(copy));
-            } else if warp == finder {
+            } else if warp == const { Role::Finder.warp::<K>() } {
                 K::Order::find_items(&context, lane);
             } else {
+                const { assert!(Role::Cleaner.warp::<K>() + 1 == K::TILE.threads() as u32 / WARP_SIZE, "the last warp is left") };
                 K::Order::clear_other_rows(&context, lane);
             }
             if K::Order::SPLITS_KEYS {
