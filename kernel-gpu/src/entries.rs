@@ -71,8 +71,10 @@ macro_rules! entry {
                     const TILE: Sm90Tma = TILE;
                 }
 
-                impl tma::OrderedKernel for Entry {
+                impl tma::ComposedKernel for Entry {
                     type Order = <tma::Passes<{ TILE.passes }, { TILE.splits_keys() }> as tma::InOrder<$sequence>>::Order;
+                    type Softmax = <tma::SumsByProduct<{ <Entry as tma::TmaKernel>::SUMS_BY_PRODUCT }> as tma::WithSoftmax<Entry>>::Softmax;
+                    type Consumer = <tma::Overlaps<{ <Entry as tma::TmaKernel>::OVERLAPS }> as tma::WithConsumer>::Consumer;
                 }
 
                 tma::forward::<Entry, { TILE.consumer_registers() }, { TILE.producer_registers() }>(&args, tma::Maps::at(maps));

@@ -18,58 +18,12 @@ use contract::config::MMA_N;
 /// ln 2, which converts base-2 to natural logarithms.
 const LN_2: f32 = core::f32::consts::LN_2;
 
-/// Running shift and sum of one warp's rows, for the rows and columns that this lane holds.
-pub struct RunningSoftmax<const M_TILES: usize> {
-    /// c·m of the whole row; −∞ before the first score.
+/// Shift and sum of one warp's rows, for the rows that this lane holds.
+pub struct Statistics<const M_TILES: usize> {
+    /// The shift, the same in all lanes that share a row.
     pub shift: [[f32; ROWS_PER_LANE]; M_TILES],
-    /// l: sum of the p in this lane's columns.
+    /// l: the sum of p.
     pub sum: [[f32; ROWS_PER_LANE]; M_TILES],
-}
-
-#[cfg(feature = "sm_90a")]
-impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
-    /// Adds a tile of scores: turns it into probabilities under the new shift and rescales the sums to it. Calls
-    /// `rescale(m, r, factor)` for each strip `m` and part `r` with the factor by which the accumulated row of the output must
-    /// be multiplied ([`rescale_row`]) before V times these probabilities is added.
-    ///
-    /// # Safety
-    /// The whole warp calls this together.
-    #[inline(always)]
-    pub unsafe fn update<const N_TILES: usize>(
-        &mut self,
-        scores: &mut Scores<M_TILES, N_TILES>,
-        scale_log2: f32,
-        mut rescale: impl FnMut(usize, usize, f32),
-    ) {
-        unrolled!(at most 4; for m in M_TILES => {
-            unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                // SAFETY: the caller has the warp together.
-                let maximum = unsafe { row_maximum_of_quad(&scores[m], r) };
-
-                let previous = self.shift[m][r];
-                self.shift[m][r] = math::max(previous, maximum * scale_log2);
-                let shift = finite_or_zero(self.shift[m][r]);
-                let factor = math::exp2(previous - shift);
-
-                self.sum[m][r] = add_probabilities(self.sum[m][r] * factor, &mut scores[m], r, scale_log2, shift);
-                rescale(m, r, factor);
-            });
-        });
-    }
-
-    /// Completes the sums over the lanes that share a row: `sum` becomes l of the whole row.
-    ///
-    /// # Safety
-    /// The whole warp calls this together.
-    #[inline(always)]
-    pub unsafe fn complete_sums(&mut self) {
-        unrolled!(at most 4; for m in M_TILES => {
-            unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                // SAFETY: the caller has the warp together.
-                self.sum[m][r] = unsafe { across_quad(self.sum[m][r], |a, b| a + b) };
-            });
-        });
-    }
 }
 
 /// Number of 8-key tiles of scores that shifts are guessed from.
@@ -110,30 +64,40 @@ pub unsafe fn guessed_shifts<E: Element>(scores: &[FragmentC; GUESSED_FROM], sca
     shifts
 }
 
-/// p = 2^(c·s − shift) of the score s.
+/// The shift `previous` of part `r` of a strip, raised to c times the maximum of its scores.
+///
+/// # Safety
+/// The whole warp calls this together.
 #[cfg(feature = "sm_90a")]
 #[inline(always)]
-pub fn probability(score: f32, scale_log2: f32, shift: f32) -> f32 {
-    math::exp2(math::fma(score, scale_log2, -shift))
+pub unsafe fn raised_to_row_max<const N_TILES: usize>(
+    previous: f32,
+    strip: &[FragmentC; N_TILES],
+    r: usize,
+    scale_log2: f32,
+) -> f32 {
+    // SAFETY: the caller has the warp together.
+    let maximum = unsafe { row_maximum_of_quad(strip, r) };
+    math::max(previous, maximum * scale_log2)
 }
 
-/// Turns this lane's scores in part `r` of a strip into probabilities, in order, and returns `sum` plus their sum.
+/// Turns this lane's scores in part `r` of a strip into probabilities under the finite `shift`, and calls `see` with each in order.
 #[cfg(feature = "sm_90a")]
 #[inline(always)]
-fn add_probabilities<const N_TILES: usize>(
-    mut sum: f32,
+pub fn probabilities_of_row<const N_TILES: usize>(
     strip: &mut [FragmentC; N_TILES],
     r: usize,
     scale_log2: f32,
     shift: f32,
-) -> f32 {
+    mut see: impl FnMut(f32),
+) {
     unrolled!(at most 16; for n in N_TILES => {
-        let left = probability(strip[n][2 * r], scale_log2, shift);
-        let right = probability(strip[n][2 * r + 1], scale_log2, shift);
-        [strip[n][2 * r], strip[n][2 * r + 1]] = [left, right];
-        sum = sum + left + right;
+        unrolled!(at most 2; for i in 2 => {
+            let p = math::exp2(math::fma(strip[n][2 * r + i], scale_log2, -shift));
+            strip[n][2 * r + i] = p;
+            see(p);
+        });
     });
-    sum
 }
 
 /// Multiplies part `r` (row g or g + 8) of a strip of O by `factor`.

@@ -7,7 +7,7 @@ use crate::device::attention::head_dim::{Fragments, HeadDim};
 use crate::device::attention::head_rows::{HeadRows, has_chunk};
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::sequence::Sequence;
-use crate::device::attention::softmax::{RunningSoftmax, log_sum_exp, normaliser, rescale_row};
+use crate::device::attention::softmax::{Statistics, log_sum_exp, normaliser, rescale_row};
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
@@ -24,7 +24,7 @@ use contract::config::{MMA_M, WARP_SIZE};
 #[inline(always)]
 pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     mut output: Output<K, M_TILES>,
-    softmax: &RunningSoftmax<M_TILES>,
+    softmax: &Statistics<M_TILES>,
     tile: Tile<K, BLOCK_M>,
     warp_row: u32,
     block: &Block<'_, K>,
@@ -48,7 +48,7 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
 
 /// Divides O by the row sums.
 #[inline(always)]
-fn normalise<K: Kernel, const M_TILES: usize>(output: &mut Output<K, M_TILES>, softmax: &RunningSoftmax<M_TILES>) {
+fn normalise<K: Kernel, const M_TILES: usize>(output: &mut Output<K, M_TILES>, softmax: &Statistics<M_TILES>) {
     unrolled!(at most 4; for m in M_TILES => {
         unrolled!(at most 2; for r in ROWS_PER_LANE => {
             rescale_row::<K>(&mut output[m], r, normaliser(softmax.sum[m][r]));
@@ -193,7 +193,7 @@ pub unsafe fn store_columns<K: Kernel>(
         unsafe { store_quad::<K>(&tiles, (r, first_tile), block.output(), block.args, rows, lane) };
     });
     if let (0, Some(lse)) = (first_tile, block.lse()) {
-        let softmax = RunningSoftmax { shift: [shift], sum: [sum] };
+        let softmax = Statistics { shift: [shift], sum: [sum] };
         // SAFETY: LSE has an element for each row before the end; only this warp writes those of its rows.
         unsafe { store_lse(&softmax, lse, row, block, lane) };
     }
@@ -261,7 +261,7 @@ unsafe fn write_row<K: Kernel, const BLOCK_M: u32>(
 /// As for [`store`].
 #[inline(always)]
 unsafe fn store_lse<K: Kernel, const M_TILES: usize>(
-    softmax: &RunningSoftmax<M_TILES>,
+    softmax: &Statistics<M_TILES>,
     lse: u64,
     warp_row: u32,
     block: &Block<'_, K>,

@@ -8,7 +8,7 @@ use super::kernel::Sm80Kernel;
 use super::{Output, Tile, parts};
 use crate::device::attention::Lane;
 use crate::device::attention::head_dim::{Fragments, HeadDim};
-use crate::device::attention::softmax::RunningSoftmax;
+use crate::device::attention::softmax::Statistics;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{memory, sync};
 use crate::device::unrolled;
@@ -44,7 +44,7 @@ impl Group {
 #[inline(always)]
 pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     mut output: Output<K, M_TILES>,
-    mut softmax: RunningSoftmax<M_TILES>,
+    mut softmax: Statistics<M_TILES>,
     (tile, stages): (Tile<K, BLOCK_M>, u32),
     (group, warp_row): (Group, u32),
     block: &Block<'_, K>,
@@ -79,7 +79,7 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
 #[inline(always)]
 unsafe fn leave<K: Sm80Kernel, const M_TILES: usize>(
     output: &Output<K, M_TILES>,
-    softmax: &RunningSoftmax<M_TILES>,
+    softmax: &Statistics<M_TILES>,
     place: u32,
 ) {
     unrolled!(at most 4; for m in M_TILES => {
@@ -98,7 +98,7 @@ unsafe fn leave<K: Sm80Kernel, const M_TILES: usize>(
 #[inline(always)]
 unsafe fn add<K: Sm80Kernel, const M_TILES: usize>(
     output: &mut Output<K, M_TILES>,
-    softmax: &mut RunningSoftmax<M_TILES>,
+    softmax: &mut Statistics<M_TILES>,
     place: u32,
 ) {
     unrolled!(at most 4; for m in M_TILES => {

@@ -4,7 +4,7 @@
 use super::block::Block;
 use super::kernel::Sm80Kernel;
 use super::{Output, Tile, combination, epilogue};
-use crate::device::attention::softmax::RunningSoftmax;
+use crate::device::attention::softmax::Statistics;
 use crate::device::attention::{Lane, ROWS_PER_LANE};
 use crate::device::codegen::{shared, thread};
 use crate::device::hidden::not_unrolled;
@@ -58,7 +58,7 @@ fn parts_of_item<K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32>(steps: u
 #[inline(always)]
 pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     output: Output<K, M_TILES>,
-    softmax: &RunningSoftmax<M_TILES>,
+    softmax: &Statistics<M_TILES>,
     tile: Tile<K, BLOCK_M>,
     warp_row: u32,
     block: &Block<'_, K>,
@@ -93,7 +93,7 @@ fn place<K: Sm80Kernel, const BLOCK_M: u32>(
 #[inline(always)]
 unsafe fn leave<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     output: &Output<K, M_TILES>,
-    softmax: &RunningSoftmax<M_TILES>,
+    softmax: &Statistics<M_TILES>,
     warp_row: u32,
     block: &Block<'_, K>,
     lane: Lane,

@@ -11,7 +11,7 @@ use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::place::Place;
 use crate::device::attention::score_mod::ScoreMod;
-use crate::device::attention::softmax::{RunningSoftmax, apply_mask, mask_scores, rescale_row};
+use crate::device::attention::softmax::{Statistics, apply_mask, mask_scores, rescale_row};
 use crate::device::attention::{Lane, Scores};
 use crate::device::hidden::not_unrolled;
 use crate::device::ptx::mma::FragmentA;
@@ -71,8 +71,8 @@ impl<K: Sm80Kernel, const M_TILES: usize> Accumulators<K, M_TILES> {
 
     /// O and the softmax state, if `shifts` are the shifts of everything that was added.
     #[inline(always)]
-    pub fn under(self, shifts: &Shifts<M_TILES>) -> (Output<K, M_TILES>, RunningSoftmax<M_TILES>) {
-        (self.output, RunningSoftmax { shift: shifts.0, sum: self.sums.rows() })
+    pub fn under(self, shifts: &Shifts<M_TILES>) -> (Output<K, M_TILES>, Statistics<M_TILES>) {
+        (self.output, Statistics { shift: shifts.0, sum: self.sums.rows() })
     }
 }
 
@@ -325,7 +325,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         &self,
         pipeline: &Pipeline<K, BLOCK_M, BLOCK_N, STAGES>,
         step: &mut Step,
-    ) -> (Output<K, M_TILES>, RunningSoftmax<M_TILES>) {
+    ) -> (Output<K, M_TILES>, Statistics<M_TILES>) {
         let mut shifts = Shifts::lowest();
         let mut accumulators = Accumulators::new();
         let score_mod = pipeline.block.score_mod();

@@ -1,6 +1,6 @@
 //! The sm_90a family: `wgmma`, with tiles that a producer loads by TMA ([`tma`]).
 //!
-//! [`softmax`] and [`probabilities`] are those of a warpgroup.
+//! [`softmax`] is that of a warpgroup, [`probabilities`] its result.
 
 mod probabilities;
 mod softmax;

@@ -17,7 +17,7 @@ use super::order::SplitKeys;
 use crate::device::attention::head_dim::{Fragments, HeadDim};
 use crate::device::attention::head_rows::{HeadRows, has_chunk};
 use crate::device::attention::sequence::Sequence;
-use crate::device::attention::softmax::{RunningSoftmax, finite_or_zero, log_sum_exp, normaliser};
+use crate::device::attention::softmax::{Statistics, finite_or_zero, log_sum_exp, normaliser};
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::{cluster, math, memory, sync};
@@ -133,7 +133,7 @@ pub unsafe fn leave_part<K: TmaKernel>(output: &OutputStrip<K>, memory: Memory<K
 /// All computing warps call this together; nothing is copied to the memory of K and V.
 #[inline(always)]
 pub unsafe fn leave_no_part<K: TmaKernel>(memory: Memory<K>, lane: Lane) {
-    let nothing = RunningSoftmax { shift: [[f32::NEG_INFINITY; ROWS_PER_LANE]], sum: [[0.0; ROWS_PER_LANE]] };
+    let nothing = Statistics { shift: [[f32::NEG_INFINITY; ROWS_PER_LANE]], sum: [[0.0; ROWS_PER_LANE]] };
     // SAFETY: the caller has the warps together, and no product was started.
     unsafe {
         epilogue::leave_statistics(&nothing, memory, strip_of(lane), lane);

@@ -4,7 +4,8 @@ use super::combine;
 use super::context::Context;
 use super::epilogue::Normalisers;
 use super::mapped::Mapped;
-use super::order::{Order, OrderedKernel, Step};
+use super::order::{Order, Step};
+use super::parts::{ComposedKernel, Consumer};
 use super::strip::Strip;
 use super::turns::Turns;
 use crate::device::attention::mask::Mask;
@@ -13,7 +14,7 @@ use crate::device::attention::{Lane, ROWS_PER_LANE};
 use crate::device::ptx::mbarrier;
 use contract::config::WARPGROUP_WARPS;
 
-/// Computes the warpgroup's strips of all work items of the block.
+/// Products of a warpgroup run beside the softmax of others.
 ///
 /// ```text
 /// S = Q K₀ᵀ
@@ -21,105 +22,106 @@ use contract::config::WARPGROUP_WARPS;
 ///     for each step: P from S; O += P V together with S = Q Kᵀ of the next step, be it of another strip or item
 ///     leave O to the warp that stores it
 /// ```
-///
-/// # Safety
-/// All warps of the warpgroup call this together, once; `lane.warp` is the same in all lanes.
-#[inline(always)]
-pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
-    let memory = context.memory;
-    let warpgroup = lane.warp / WARPGROUP_WARPS;
-    // SAFETY: the warpgroup is together: all conditions are uniform over it. Tiles are read between the wait for them and the
-    // arrival that releases them.
-    unsafe {
-        let mut turns = Turns::new(K::TAKES_TURNS, warpgroup, K::WARPGROUPS);
-        if K::Sequence::IS_LOOKED_UP {
-            turns.begin();
-        }
-        let Some(mut step) = K::Order::first(context, lane, turns) else {
+pub struct BetweenWarpgroups;
+
+impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
+    #[inline(always)]
+    unsafe fn consume(context: &Context<'_, K>, lane: Lane) {
+        let memory = context.memory;
+        let warpgroup = lane.warp / WARPGROUP_WARPS;
+        // SAFETY: the warpgroup is together: all conditions are uniform over it. Tiles are read between the wait for them and the
+        // arrival that releases them.
+        unsafe {
+            let mut turns = Turns::new(K::TAKES_TURNS, warpgroup, K::WARPGROUPS);
             if K::Sequence::IS_LOOKED_UP {
-                turns.end();
+                turns.begin();
             }
-            if K::Order::SPLITS_KEYS {
-                combine::leave_no_part(memory, lane);
-            }
-            return;
-        };
-        if !K::Sequence::IS_LOOKED_UP {
-            turns.begin();
-        }
-        let last_in_turn_from = K::Order::last_in_turn_from(context, warpgroup);
-        const {
-            assert!(
-                !K::ScoreMod::MODIFIES || K::Mask::HAS_BEGIN,
-                "scores of all steps are changed where all are masked"
-            )
-        };
-        // What it fetches arrives while Q and K do.
-        let mut strip = Strip::<K>::new(context, step, lane);
-        compute_first_scores(context, &mut strip, step);
-        loop {
-            strip.guess_shifts(context, step, lane.again());
-            // All steps but the last are a separate loop: the handling of the last step would cost every step tests and
-            // copies.
-            while !step.is_last() {
-                if K::Mask::HAS_BEGIN {
-                    let next = K::Order::next_tile(memory, step);
-                    strip.take_masked(context, step, Some(next), lane.again());
-                } else {
-                    // A tile has as many keys as a strip has rows, so only the last one needs masking.
-                    strip.take(step);
+            let Some(mut step) = K::Order::first(context, lane, turns) else {
+                if K::Sequence::IS_LOOKED_UP {
+                    turns.end();
                 }
-                let next = K::Order::next_tile(memory, step);
-                wait_for_tile(context, next);
-                strip.start_step(step, next, turns);
-                strip.wait();
-                K::Order::leave(context, step, lane);
-                step = next;
+                if K::Order::SPLITS_KEYS {
+                    combine::leave_no_part(memory, lane);
+                }
+                return;
+            };
+            if !K::Sequence::IS_LOOKED_UP {
+                turns.begin();
             }
-            strip.take_masked(context, step, None, lane.again());
-            let mut normalisers = [0.0; ROWS_PER_LANE];
-            if !K::COMPLETES_AFTER_OUTPUT {
-                normalisers = strip.complete(memory, step, lane.again());
-            }
-            wait_for_values_of_one_tile(context, step);
-            let Some(next) = K::Order::next_strip(context, step) else {
+            let last_in_turn_from = K::Order::last_in_turn_from(context, warpgroup);
+            const {
+                assert!(
+                    !K::ScoreMod::MODIFIES || K::Mask::HAS_BEGIN,
+                    "scores of all steps are changed where all are masked"
+                )
+            };
+            // What it fetches arrives while Q and K do.
+            let mut strip = Strip::<K>::new(context, step, lane);
+            compute_first_scores(context, &mut strip, step);
+            loop {
+                strip.guess_shifts(context, step, lane.again());
+                // All steps but the last are a separate loop: the handling of the last step would cost every step tests and
+                // copies.
+                while !step.is_last() {
+                    if K::Mask::HAS_BEGIN {
+                        let next = K::Order::next_tile(memory, step);
+                        strip.take_masked(context, step, Some(next), lane.again());
+                    } else {
+                        // A tile has as many keys as a strip has rows, so only the last one needs masking.
+                        strip.take(step);
+                    }
+                    let next = K::Order::next_tile(memory, step);
+                    wait_for_tile(context, next);
+                    strip.start_step(step, next, turns);
+                    strip.wait();
+                    K::Order::leave(context, step, lane);
+                    step = next;
+                }
+                strip.take_masked(context, step, None, lane.again());
+                let mut normalisers = [0.0; ROWS_PER_LANE];
+                if !K::COMPLETES_AFTER_OUTPUT {
+                    normalisers = strip.complete(memory, step, lane.again());
+                }
+                wait_for_values_of_one_tile(context, step);
+                let Some(next) = K::Order::next_strip(context, step) else {
+                    strip.start_last_output(step, turns);
+                    if step.number == last_in_turn_from {
+                        turns.pass_to_first();
+                    }
+                    strip.wait_for_output::<0>();
+                    if K::COMPLETES_AFTER_OUTPUT {
+                        normalisers = strip.complete(memory, step, lane.again());
+                    }
+                    leave_strip(context, &mut strip, step, normalisers, lane);
+                    K::Order::leave_last(context, step, lane);
+                    let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
+                    wait_for_strip(context, next);
+                    strip.start_scores(next);
+                    strip.fetch(context, next, lane);
+                    strip.wait_for_scores();
+                    step = next;
+                    continue;
+                };
+                wait_for_strip(context, next);
+                strip.fetch(context, next, lane.again());
                 strip.start_last_output(step, turns);
-                if step.number == last_in_turn_from {
+                if next.number == last_in_turn_from {
                     turns.pass_to_first();
                 }
-                strip.wait_for_output::<0>();
+                strip.start_next_scores(next);
+                strip.wait_for_output::<1>();
                 if K::COMPLETES_AFTER_OUTPUT {
                     normalisers = strip.complete(memory, step, lane.again());
                 }
+                K::Order::leave(context, step, lane);
                 leave_strip(context, &mut strip, step, normalisers, lane);
-                K::Order::leave_last(context, step, lane);
-                let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
-                wait_for_strip(context, next);
-                strip.start_scores(next);
-                strip.fetch(context, next, lane);
                 strip.wait_for_scores();
                 step = next;
-                continue;
-            };
-            wait_for_strip(context, next);
-            strip.fetch(context, next, lane.again());
-            strip.start_last_output(step, turns);
-            if next.number == last_in_turn_from {
-                turns.pass_to_first();
             }
-            strip.start_next_scores(next);
-            strip.wait_for_output::<1>();
-            if K::COMPLETES_AFTER_OUTPUT {
-                normalisers = strip.complete(memory, step, lane.again());
+            turns.end();
+            if K::Order::SPLITS_KEYS {
+                strip.leave_part(memory, lane.again());
             }
-            K::Order::leave(context, step, lane);
-            leave_strip(context, &mut strip, step, normalisers, lane);
-            strip.wait_for_scores();
-            step = next;
-        }
-        turns.end();
-        if K::Order::SPLITS_KEYS {
-            strip.leave_part(memory, lane.again());
         }
     }
 }
@@ -130,7 +132,7 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
 /// # Safety
 /// All lanes of the warp call this together, after the last PV product of the strip.
 #[inline(always)]
-pub unsafe fn leave_strip<K: OrderedKernel>(
+pub unsafe fn leave_strip<K: ComposedKernel>(
     context: &Context<'_, K>,
     strip: &mut Strip<K>,
     step: Step<K>,
@@ -151,7 +153,7 @@ pub unsafe fn leave_strip<K: OrderedKernel>(
 /// # Safety
 /// All warps of the warpgroup call this together, for the steps in order.
 #[inline(always)]
-pub unsafe fn wait_for_tile<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>) {
+pub unsafe fn wait_for_tile<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>) {
     // SAFETY: an initialised mbarrier.
     unsafe { mbarrier::wait(context.memory.stage_full(step.stage), step.stage_parity) };
 }
@@ -161,7 +163,7 @@ pub unsafe fn wait_for_tile<K: OrderedKernel>(context: &Context<'_, K>, step: St
 /// # Safety
 /// All warps of the warpgroup call this together, with no product in flight.
 #[inline(always)]
-pub unsafe fn compute_first_scores<K: OrderedKernel>(context: &Context<'_, K>, strip: &mut Strip<K>, step: Step<K>) {
+pub unsafe fn compute_first_scores<K: ComposedKernel>(context: &Context<'_, K>, strip: &mut Strip<K>, step: Step<K>) {
     // SAFETY: initialised mbarriers; Q and K have arrived behind the waits.
     unsafe {
         if !K::FIRST_VALUES_APART {
@@ -182,7 +184,7 @@ pub unsafe fn compute_first_scores<K: OrderedKernel>(context: &Context<'_, K>, s
 /// # Safety
 /// As for [`wait_for_tile`].
 #[inline(always)]
-pub unsafe fn wait_for_values_of_one_tile<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>) {
+pub unsafe fn wait_for_values_of_one_tile<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>) {
     if K::FIRST_VALUES_APART && step.is_first() {
         // SAFETY: the caller's promise is the same.
         unsafe { wait_for_tile(context, step) };
@@ -194,7 +196,7 @@ pub unsafe fn wait_for_values_of_one_tile<K: OrderedKernel>(context: &Context<'_
 /// # Safety
 /// As for [`wait_for_tile`].
 #[inline(always)]
-pub unsafe fn wait_for_strip<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>) {
+pub unsafe fn wait_for_strip<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>) {
     // SAFETY: initialised mbarriers.
     unsafe {
         wait_for_tile(context, step);

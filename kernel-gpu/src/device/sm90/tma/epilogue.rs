@@ -5,7 +5,7 @@ use super::kernel::TmaKernel;
 use super::memory::Memory;
 use super::rows::Rows;
 use crate::device::attention::head_dim::{Fragments, HeadDim};
-use crate::device::attention::softmax::{RunningSoftmax, normaliser};
+use crate::device::attention::softmax::{Statistics, normaliser};
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
@@ -75,7 +75,7 @@ pub unsafe fn leave_nothing<K: TmaKernel>(memory: Memory<K>, strip: u32, lane: L
 /// All lanes of the warp call this together, before [`leave_output`] of the strip and after its Q has arrived.
 #[inline(always)]
 pub unsafe fn leave_statistics<K: TmaKernel>(
-    softmax: &RunningSoftmax<1>,
+    softmax: &Statistics<1>,
     memory: Memory<K>,
     strip: u32,
     lane: Lane,

@@ -9,7 +9,7 @@
 //! ([`overlapped`]).
 //!
 //! [`memory`] has the layout of tiles and mbarriers, [`order`] the strips and tiles of a warpgroup, [`producer`] their copies,
-//! [`strip`] their computation, [`shifts`] and [`super::softmax`] the softmax with few row maxima, [`storer`] the stores.
+//! [`strip`] their computation, [`super::softmax`] the softmax with few row maxima, [`storer`] the stores.
 
 mod combine;
 mod consumer;
@@ -19,19 +19,21 @@ mod epilogue;
 mod kernel;
 mod mapped;
 mod memory;
+mod options;
 mod order;
 mod overlapped;
+mod parts;
 mod producer;
 mod role;
 mod rows;
-mod shifts;
 mod storer;
 mod strip;
 mod turns;
 
 pub use context::Maps;
 pub use kernel::TmaKernel;
-pub use order::{InOrder, OrderedKernel, Passes};
+pub use options::{InOrder, Overlaps, Passes, SumsByProduct, WithConsumer, WithSoftmax};
+pub use parts::ComposedKernel;
 
 use crate::device::attention::Lane;
 use crate::device::attention::sequence::Sequence;
@@ -42,6 +44,7 @@ use contract::config::{WARP_SIZE, WARPGROUP_WARPS};
 use mapped::Mapped;
 use memory::Memory;
 use order::Order;
+use parts::Consumer;
 use producer::Loader;
 use role::Role;
 use storer::Storer;
@@ -51,7 +54,7 @@ use storer::Storer;
 /// Threads of computing warpgroups have `CONSUMER_REGISTERS` registers, those of the producer's `PRODUCER_REGISTERS`. If both are
 /// equal, each thread already has the maximum, and `setmaxnreg` would be illegal.
 #[inline(always)]
-pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_REGISTERS: u32>(
+pub fn forward<K: ComposedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_REGISTERS: u32>(
     args: &ForwardArgs,
     maps: Maps,
 ) {
@@ -112,7 +115,12 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
             } else if warp == const { Role::Finder.warp::<K>() } {
                 K::Order::find_items(&context, lane);
             } else {
-                const { assert!(Role::Cleaner.warp::<K>() + 1 == K::TILE.threads() as u32 / WARP_SIZE, "the last warp is left") };
+                const {
+                    assert!(
+                        Role::Cleaner.warp::<K>() + 1 == K::TILE.threads() as u32 / WARP_SIZE,
+                        "the last warp is left"
+                    )
+                };
                 K::Order::clear_other_rows(&context, lane);
             }
             if K::Order::SPLITS_KEYS {
@@ -122,11 +130,7 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
             if const { CONSUMER_REGISTERS > PRODUCER_REGISTERS } {
                 warpgroup::increase_registers::<CONSUMER_REGISTERS>();
             }
-            if K::OVERLAPS {
-                overlapped::consume(&context, Lane { warp, ..lane });
-            } else {
-                consumer::consume(&context, Lane { warp, ..lane });
-            }
+            K::Consumer::consume(&context, Lane { warp, ..lane });
             if K::Order::SPLITS_KEYS {
                 combine::combine(&context, lane);
             }

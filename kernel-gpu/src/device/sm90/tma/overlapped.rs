@@ -4,14 +4,16 @@ use super::combine;
 use super::consumer::{compute_first_scores, leave_strip, wait_for_strip, wait_for_tile, wait_for_values_of_one_tile};
 use super::context::Context;
 use super::epilogue::Normalisers;
-use super::order::{Order, OrderedKernel, Step};
+use super::order::{Order, Step};
+use super::parts::{ComposedKernel, Consumer};
 use super::strip::Strip;
 use super::turns::Turns;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::{Lane, ROWS_PER_LANE};
+use crate::device::sm90::softmax::AddedSums;
 use contract::config::WARPGROUP_WARPS;
 
-/// Computes the warpgroup's strips of all work items of the block.
+/// Products of O run beside the softmax of the same warpgroup.
 ///
 /// ```text
 /// S = Q K₀ᵀ
@@ -20,97 +22,98 @@ use contract::config::WARPGROUP_WARPS;
 ///                    S = Q Kᵀ of the next step, be it of another strip or item, then O += P V
 ///     leave O to the warp that stores it, behind the first softmax of the next strip where the overlap goes across strips
 /// ```
-///
-/// # Safety
-/// All warps of the warpgroup call this together, once; `lane.warp` is the same in all lanes.
-#[inline(always)]
-pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
-    let memory = context.memory;
-    let turns = Turns::new(false, lane.warp / WARPGROUP_WARPS, K::WARPGROUPS);
-    // SAFETY: the warpgroup is together: all conditions are uniform over it. Tiles are read between the wait for them and the
-    // arrival that releases them.
-    unsafe {
-        let Some(mut step) = K::Order::first(context, lane, turns) else {
-            if K::Order::SPLITS_KEYS {
-                combine::leave_no_part(memory, lane);
-            }
-            return;
-        };
-        let mut strip = Strip::<K>::new(context, step, lane);
-        compute_first_scores(context, &mut strip, step);
-        let mut in_flight = InFlight::none(step);
-        loop {
-            strip.guess_shifts(context, step, lane.again());
-            while !step.is_last() {
-                let next = K::Order::next_tile(memory, step);
-                if K::Mask::HAS_BEGIN {
-                    strip.mask(context, step, Some(next), lane.again());
+pub struct WithinWarpgroup;
+
+impl<K: ComposedKernel<Softmax = AddedSums<K>>> Consumer<K> for WithinWarpgroup {
+    #[inline(always)]
+    unsafe fn consume(context: &Context<'_, K>, lane: Lane) {
+        let memory = context.memory;
+        let turns = Turns::new(false, lane.warp / WARPGROUP_WARPS, K::WARPGROUPS);
+        // SAFETY: the warpgroup is together: all conditions are uniform over it. Tiles are read between the wait for them and the
+        // arrival that releases them.
+        unsafe {
+            let Some(mut step) = K::Order::first(context, lane, turns) else {
+                if K::Order::SPLITS_KEYS {
+                    combine::leave_no_part(memory, lane);
                 }
-                let rescale = strip.take_ahead(step, K::Mask::HAS_BEGIN);
+                return;
+            };
+            let mut strip = Strip::<K>::new(context, step, lane);
+            compute_first_scores(context, &mut strip, step);
+            let mut in_flight = InFlight::none(step);
+            loop {
+                strip.guess_shifts(context, step, lane.again());
+                while !step.is_last() {
+                    let next = K::Order::next_tile(memory, step);
+                    if K::Mask::HAS_BEGIN {
+                        strip.mask(context, step, Some(next), lane.again());
+                    }
+                    let rescale = strip.take_ahead(step, K::Mask::HAS_BEGIN);
+                    in_flight.finish(context, &mut strip, lane);
+                    wait_for_tile(context, next);
+                    strip.settle(rescale);
+                    strip.start_ahead(step, next);
+                    in_flight = InFlight::of_step(step);
+                    step = next;
+                }
+                strip.mask(context, step, None, lane.again());
+                let rescale = strip.take_ahead(step, true);
+                // Before the wait for the next strip, whose place may be the one that this releases.
                 in_flight.finish(context, &mut strip, lane);
-                wait_for_tile(context, next);
+                let normalisers = strip.complete(memory, step, lane.again());
+                wait_for_values_of_one_tile(context, step);
+                let next = K::Order::next_strip(context, step);
+                if let Some(next) = next {
+                    wait_for_strip(context, next);
+                    strip.fetch(context, next, lane.again());
+                }
                 strip.settle(rescale);
-                strip.start_ahead(step, next);
-                in_flight = InFlight::of_step(step);
-                step = next;
-            }
-            strip.mask(context, step, None, lane.again());
-            let rescale = strip.take_ahead(step, true);
-            // Before the wait for the next strip, whose place may be the one that this releases.
-            in_flight.finish(context, &mut strip, lane);
-            let normalisers = strip.complete(memory, step, lane.again());
-            wait_for_values_of_one_tile(context, step);
-            let next = K::Order::next_strip(context, step);
-            if let Some(next) = next {
-                wait_for_strip(context, next);
-                strip.fetch(context, next, lane.again());
-            }
-            strip.settle(rescale);
-            let Some(next) = next else {
-                strip.start_last_output(step, turns);
-                if K::Mask::ALL_KEYS {
-                    // Unused, and from K, since O is replacing Q meanwhile. Without them ptxas makes the other steps up to 2 % slower.
-                    strip.start_next_scores(Step { queries: step.keys, ..step });
+                let Some(next) = next else {
+                    strip.start_last_output(step, turns);
+                    if K::Mask::ALL_KEYS {
+                        // Unused, and from K, since O is replacing Q meanwhile. Without them ptxas makes the other steps up to 2 % slower.
+                        strip.start_next_scores(Step { queries: step.keys, ..step });
+                        strip.wait_for_output::<1>();
+                        leave_strip(context, &mut strip, step, normalisers, lane);
+                        strip.wait_for_scores();
+                    } else {
+                        strip.wait_for_output::<0>();
+                        leave_strip(context, &mut strip, step, normalisers, lane);
+                    }
+                    K::Order::leave_last(context, step, lane);
+                    let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
+                    wait_for_strip(context, next);
+                    strip.start_scores(next);
+                    strip.fetch(context, next, lane);
+                    strip.wait_for_scores();
+                    in_flight = InFlight::none(next);
+                    step = next;
+                    continue;
+                };
+                if K::OVERLAPS_STRIPS {
+                    strip.start_ahead(step, next);
+                    in_flight = InFlight::of_strip(step, normalisers);
+                } else {
+                    strip.start_last_output(step, turns);
+                    strip.start_next_scores(next);
                     strip.wait_for_output::<1>();
+                    K::Order::leave(context, step, lane);
                     leave_strip(context, &mut strip, step, normalisers, lane);
                     strip.wait_for_scores();
-                } else {
-                    strip.wait_for_output::<0>();
-                    leave_strip(context, &mut strip, step, normalisers, lane);
+                    in_flight = InFlight::none(step);
                 }
-                K::Order::leave_last(context, step, lane);
-                let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
-                wait_for_strip(context, next);
-                strip.start_scores(next);
-                strip.fetch(context, next, lane);
-                strip.wait_for_scores();
-                in_flight = InFlight::none(next);
                 step = next;
-                continue;
-            };
-            if K::OVERLAPS_STRIPS {
-                strip.start_ahead(step, next);
-                in_flight = InFlight::of_strip(step, normalisers);
-            } else {
-                strip.start_last_output(step, turns);
-                strip.start_next_scores(next);
-                strip.wait_for_output::<1>();
-                K::Order::leave(context, step, lane);
-                leave_strip(context, &mut strip, step, normalisers, lane);
-                strip.wait_for_scores();
-                in_flight = InFlight::none(step);
             }
-            step = next;
-        }
-        if K::Order::SPLITS_KEYS {
-            strip.leave_part(memory, lane.again());
+            if K::Order::SPLITS_KEYS {
+                strip.leave_part(memory, lane.again());
+            }
         }
     }
 }
 
 /// A step whose PV product is in flight while the softmax of the next one is computed.
 #[derive(Clone, Copy)]
-struct InFlight<K: OrderedKernel> {
+struct InFlight<K: ComposedKernel> {
     step: Step<K>,
     /// The factors that normalise O of its strip, if it is the last step.
     normalisers: Normalisers,
@@ -119,7 +122,7 @@ struct InFlight<K: OrderedKernel> {
     is_some: u32,
 }
 
-impl<K: OrderedKernel> InFlight<K> {
+impl<K: ComposedKernel> InFlight<K> {
     /// No step; `step` is arbitrary.
     #[inline(always)]
     fn none(step: Step<K>) -> Self {

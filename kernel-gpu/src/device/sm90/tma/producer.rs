@@ -5,7 +5,8 @@ use super::copies::{StripCopy, TileCopy};
 use super::kernel::{KEYS, ROWS};
 use super::mapped::{InMaps, Mapped, in_maps_of_batch};
 use super::memory::Memory;
-use super::order::{Order, OrderedKernel, Streamed};
+use super::order::{Order, Streamed};
+use super::parts::ComposedKernel;
 use super::rows::Rows;
 use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::sequence::Sequence;
@@ -21,12 +22,12 @@ const FIRST_TILES: u32 = 2;
 /// # Safety
 /// For all of its functions: one thread of the block calls them, first [`Self::load_first`], then strips and tiles in order; the
 /// launch has tensor maps as encoded by the host.
-pub struct Loader<'a, K: OrderedKernel> {
+pub struct Loader<'a, K: ComposedKernel> {
     context: &'a Context<'a, K>,
     memory: Memory<K>,
 }
 
-impl<'a, K: OrderedKernel> Loader<'a, K> {
+impl<'a, K: ComposedKernel> Loader<'a, K> {
     /// The loader of the block.
     #[inline(always)]
     pub fn new(context: &'a Context<'a, K>) -> Self {
@@ -261,7 +262,7 @@ const fn tiles_to_prefetch(keys: u32) -> u32 {
 /// # Safety
 /// As for [`bulk_copy::prefetch_box_4d`], with a map as encoded by the host.
 #[inline(always)]
-unsafe fn prefetch_rows<K: OrderedKernel>(map: u64, first: InMaps) {
+unsafe fn prefetch_rows<K: ComposedKernel>(map: u64, first: InMaps) {
     unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
         // SAFETY: a map of that rank.
         unsafe { bulk_copy::prefetch_box_4d(map, first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS)) };
@@ -273,7 +274,7 @@ unsafe fn prefetch_rows<K: OrderedKernel>(map: u64, first: InMaps) {
 /// # Safety
 /// As for [`bulk_copy::load_box_4d`], with a map as encoded by the host.
 #[inline(always)]
-unsafe fn load_rows<K: OrderedKernel>(tile: Rows<K>, map: u64, first: InMaps, full: u32) {
+unsafe fn load_rows<K: ComposedKernel>(tile: Rows<K>, map: u64, first: InMaps, full: u32) {
     unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
         let coordinates = first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS);
         // SAFETY: a panel of the tile is a box of the map; the caller vouches for the rest.

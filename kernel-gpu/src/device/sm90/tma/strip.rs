@@ -6,8 +6,8 @@ use super::epilogue::Normalisers;
 use super::kernel::{K_STEPS, KEYS, N_TILES, ROWS};
 use super::mapped::Mapped;
 use super::memory::{Memory, Ones};
-use super::order::{Order, OrderedKernel, Step};
-use super::shifts::Shifts;
+use super::order::{Order, Step};
+use super::parts::ComposedKernel;
 use super::turns::Turns;
 use super::{combine, epilogue};
 use crate::device::attention::head_dim::{Fragments, HeadDim};
@@ -15,32 +15,25 @@ use crate::device::attention::mask::Mask;
 use crate::device::attention::place::Place;
 use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::sequence::Sequence;
-use crate::device::attention::softmax::{
-    GUESSED_FROM, RunningSoftmax, apply_mask, guessed_shifts, mask_scores, rescale_row,
-};
+use crate::device::attention::softmax::{GUESSED_FROM, apply_mask, guessed_shifts, mask_scores, rescale_row};
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, NMajor, Registers};
 use crate::device::sm90::probabilities::{self, Probabilities};
-use crate::device::sm90::softmax::{StepKind, StripSoftmax};
+use crate::device::sm90::softmax::{AddedSums, Softmax, StepKind};
 use crate::device::{hidden, unrolled};
 use contract::config::MMA_N;
 
 /// The registers of a strip.
-pub struct Strip<K: OrderedKernel> {
+pub struct Strip<K: ComposedKernel> {
     scores: Scores<1, N_TILES>,
     probabilities: Probabilities<K_STEPS>,
     output: OutputStrip<K>,
-    /// Shifts and l, unless l is a product.
-    softmax: StripSoftmax<K>,
+    softmax: K::Softmax,
     scale_log2: f32,
     score_mod: K::ScoreMod,
     /// Prefetched values for the score modifications of the scores in flight.
     fetched: <K::ScoreMod as ScoreMod>::Fetched<1, N_TILES>,
-    /// l of each row in each of eight columns, if it is a product.
-    sums: [FragmentC; 1],
-    /// The shifts, if l is a product.
-    shifts: Shifts<K>,
 }
 
 /// A deferred rescale of O, due before the next PV product.
@@ -53,7 +46,7 @@ pub struct Rescale {
     factors: [f32; ROWS_PER_LANE],
 }
 
-impl<K: OrderedKernel> Strip<K> {
+impl<K: ComposedKernel> Strip<K> {
     /// The state before any keys, for the strip of `step`.
     ///
     /// # Safety
@@ -68,11 +61,9 @@ impl<K: OrderedKernel> Strip<K> {
             scores: [[[0.0; 4]; N_TILES]],
             probabilities: [[0; 4]; K_STEPS],
             output: Fragments::zeros(),
-            softmax: StripSoftmax::begin(),
+            softmax: K::Softmax::new(),
             scale_log2: context.args.scale_log2,
             score_mod,
-            sums: [[0.0; 4]],
-            shifts: Shifts::begin(),
             fetched,
         }
     }
@@ -187,15 +178,18 @@ impl<K: OrderedKernel> Strip<K> {
                 // At the beginning of a strip, O still holds the previous one's values.
                 let accumulate = k != 0 || !step.is_first();
                 let p = self.probabilities[k];
-                if K::SUMS_BY_PRODUCT && K::HeadDim::PANELS == 1 {
-                    let values = values.with_panel(Memory::<K>::new().ones()).step(k);
-                    self.output.multiply_fragment_and::<K::Element, _>(&mut self.sums[0], p, values, accumulate);
-                } else {
-                    self.output.multiply_fragment::<K::Element, _>(p, values.step(k), accumulate);
-                    if K::SUMS_BY_PRODUCT {
-                        // A descriptor has one distance for all panels, so these need a product of their own.
-                        let ones = Descriptor::<NMajor, Ones<K>>::new(Memory::<K>::new().ones());
-                        self.sums.multiply_fragment::<K::Element, _>(p, ones, accumulate);
+                match self.softmax.product_sums() {
+                    Some(sums) if K::HeadDim::PANELS == 1 => {
+                        let values = values.with_panel(Memory::<K>::new().ones()).step(k);
+                        self.output.multiply_fragment_and::<K::Element, _>(&mut sums[0], p, values, accumulate);
+                    }
+                    sums => {
+                        self.output.multiply_fragment::<K::Element, _>(p, values.step(k), accumulate);
+                        if let Some(sums) = sums {
+                            // A descriptor has one distance for all panels, so these need a product of their own.
+                            let ones = Descriptor::<NMajor, Ones<K>>::new(Memory::<K>::new().ones());
+                            sums.multiply_fragment::<K::Element, _>(p, ones, accumulate);
+                        }
                     }
                 }
             });
@@ -223,8 +217,8 @@ impl<K: OrderedKernel> Strip<K> {
     #[inline(always)]
     fn pin_output(&mut self) {
         self.output.pin();
-        if K::SUMS_BY_PRODUCT {
-            self.sums.pin();
+        if let Some(sums) = self.softmax.product_sums() {
+            sums.pin();
         }
     }
 
@@ -294,11 +288,7 @@ impl<K: OrderedKernel> Strip<K> {
         }
         // SAFETY: the whole warp is here.
         let shifts = unsafe { guessed_shifts::<K::Element>(&first[0], self.scale_log2) };
-        if K::SUMS_BY_PRODUCT {
-            self.shifts.begin_under(shifts);
-        } else {
-            self.softmax.begin_under(shifts);
-        }
+        self.softmax.begin_under(shifts);
     }
 
     /// Turns the scores of a step that may need masking into its probabilities. Meanwhile the values that the score modifications of
@@ -349,49 +339,10 @@ impl<K: OrderedKernel> Strip<K> {
     /// As for [`Self::take`].
     #[inline(always)]
     unsafe fn take_scores(&mut self, step: Step<K>, masked: bool) {
-        if K::SUMS_BY_PRODUCT {
-            let rescale = |r: usize, factor| {
-                rescale_row::<K>(&mut self.output, r, factor);
-                unrolled!(at most 2; for i in 2 => { self.sums[0][2 * r + i] *= factor });
-            };
-            // SAFETY: the whole warp is here with no product in flight.
-            self.probabilities =
-                unsafe { self.shifts.take(&mut self.scores, self.scale_log2, step.is_first(), rescale) };
-            return;
-        }
-        let rescale = |_, r, factor| rescale_row::<K>(&mut self.output, r, factor);
+        let rescale = |r, factor| rescale_row::<K>(&mut self.output, r, factor);
         let kind = StepKind { first: step.is_first(), masked };
         // SAFETY: the whole warp is here with no product in flight.
-        self.probabilities = unsafe { self.softmax.take(&mut self.scores, self.scale_log2, kind, rescale) };
-    }
-
-    /// Turns the scores of a step, which may have been masked, into its probabilities while O may be in flight: [`Self::settle`]
-    /// completes them.
-    ///
-    /// # Safety
-    /// All lanes of the warp call this together, with no product except O in flight.
-    #[inline(always)]
-    pub unsafe fn take_ahead(&mut self, step: Step<K>, masked: bool) -> Rescale {
-        let mut due = Rescale { is_due: 0, factors: [1.0; ROWS_PER_LANE] };
-        let rescale = |_, r: usize, factor| {
-            due.factors[r] = factor;
-            due.is_due = 1;
-        };
-        let kind = StepKind { first: step.is_first(), masked };
-        // SAFETY: the whole warp is here, and the scores are not in flight.
-        unsafe { self.softmax.take_in_place(&mut self.scores, self.scale_log2, kind, rescale) };
-        due
-    }
-
-    /// Rescales O if that is due, and rounds the probabilities of [`Self::take_ahead`], when no product is in flight.
-    // Not earlier: ptxas serialises products if the registers that one reads or accumulates into were written while another was
-    // in flight.
-    #[inline(always)]
-    pub fn settle(&mut self, Rescale { is_due, factors }: Rescale) {
-        if is_due != 0 {
-            unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row::<K>(&mut self.output, r, factors[r]) });
-        }
-        self.probabilities = probabilities::pack::<K::Element, N_TILES, K_STEPS>(&self.scores);
+        self.probabilities = unsafe { self.softmax.probabilities(&mut self.scores, self.scale_log2, kind, rescale) };
     }
 
     /// Writes the statistics of the strip of `step` for the storer of LSE, once all of its keys are processed. Returns the factors
@@ -401,20 +352,11 @@ impl<K: OrderedKernel> Strip<K> {
     /// All lanes of the warp call this together; if l is a product, it has completed.
     #[inline(always)]
     pub unsafe fn complete(&mut self, memory: Memory<K>, step: Step<K>, lane: Lane) -> Normalisers {
-        if K::SUMS_BY_PRODUCT {
-            let [upper, _, lower, _] = self.sums[0];
-            let softmax = RunningSoftmax { shift: [self.shifts.shift], sum: [[upper, lower]] };
-            self.shifts = Shifts::begin();
-            // SAFETY: the whole warp is here, and Q of the strip has arrived.
-            return unsafe { epilogue::leave_statistics(&softmax, memory, step.strip, lane) };
-        }
         // SAFETY: the whole warp is here, and Q of the strip has arrived.
-        let normalisers = unsafe {
-            self.softmax.running.complete_sums();
-            epilogue::leave_statistics(&self.softmax.running, memory, step.strip, lane)
-        };
-        self.softmax = StripSoftmax::begin();
-        normalisers
+        unsafe {
+            let statistics = self.softmax.complete();
+            epilogue::leave_statistics(&statistics, memory, step.strip, lane)
+        }
     }
 
     /// Writes O of the strip of `step` for the storer.
@@ -438,16 +380,47 @@ impl<K: OrderedKernel> Strip<K> {
     }
 }
 
+impl<K: ComposedKernel<Softmax = AddedSums<K>>> Strip<K> {
+    /// Turns the scores of a step, which may have been masked, into its probabilities while O may be in flight: [`Self::settle`]
+    /// completes them.
+    ///
+    /// # Safety
+    /// All lanes of the warp call this together, with no product except O in flight.
+    #[inline(always)]
+    pub unsafe fn take_ahead(&mut self, step: Step<K>, masked: bool) -> Rescale {
+        let mut due = Rescale { is_due: 0, factors: [1.0; ROWS_PER_LANE] };
+        let rescale = |r: usize, factor| {
+            due.factors[r] = factor;
+            due.is_due = 1;
+        };
+        let kind = StepKind { first: step.is_first(), masked };
+        // SAFETY: the whole warp is here, and the scores are not in flight.
+        unsafe { self.softmax.probabilities_in_place(&mut self.scores, self.scale_log2, kind, rescale) };
+        due
+    }
+
+    /// Rescales O if that is due, and rounds the probabilities of [`Self::take_ahead`], when no product is in flight.
+    // Not earlier: ptxas serialises products if the registers that one reads or accumulates into were written while another was
+    // in flight.
+    #[inline(always)]
+    pub fn settle(&mut self, Rescale { is_due, factors }: Rescale) {
+        if is_due != 0 {
+            unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row::<K>(&mut self.output, r, factors[r]) });
+        }
+        self.probabilities = probabilities::pack::<K::Element, N_TILES, K_STEPS>(&self.scores);
+    }
+}
+
 /// The score modifications of the head and sequence of a step.
 #[inline(always)]
-fn score_mod<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>) -> K::ScoreMod {
+fn score_mod<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>) -> K::ScoreMod {
     let StripCopy { work, tile, .. } = K::Order::copy_of(context, step);
     K::ScoreMod::of_head(context.args, work, tile.sequence)
 }
 
 /// The position of the scores of a step that the lane's warp holds.
 #[inline(always)]
-fn place<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>, lane: Lane) -> Place {
+fn place<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>, lane: Lane) -> Place {
     Place {
         first_row: first_row::<K>(step).wrapping_add(epilogue::warp_row(lane)),
         first_key: step.tile * KEYS,
@@ -459,6 +432,6 @@ fn place<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>, lane: Lane) 
 
 /// The first row of a step's strip. Where scores are changed, there are no registers to keep what is derived from it.
 #[inline(always)]
-fn first_row<K: OrderedKernel>(step: Step<K>) -> u32 {
+fn first_row<K: ComposedKernel>(step: Step<K>) -> u32 {
     if K::ScoreMod::MODIFIES { hidden::again(step.first_row) } else { step.first_row }
 }

@@ -1,7 +1,6 @@
 //! In which order warpgroups go through strips of queries and tiles of keys.
 
 mod packed;
-mod passes;
 mod split_keys;
 mod streamed;
 mod whole_head;
@@ -20,7 +19,6 @@ use contract::longest_first::WorkOrder;
 use contract::packed::SequenceTile;
 
 pub use packed::PackedStreamed;
-pub use passes::{InOrder, Passes};
 pub use split_keys::SplitKeys;
 pub use streamed::Streamed;
 pub use whole_head::WholeHead;
@@ -179,12 +177,6 @@ pub trait Order<K: TmaKernel> {
         tile: impl FnMut(TileCopy),
         soon: impl FnMut(StripCopy),
     );
-}
-
-/// A kernel with an order.
-pub trait OrderedKernel: TmaKernel {
-    /// The order of strips and tiles.
-    type Order: Order<Self>;
 }
 
 /// The tile from row `first_row` on of a sequence that has all rows of a head.
