@@ -4,7 +4,7 @@ use super::combine;
 use super::context::Context;
 use super::epilogue::Normalisers;
 use super::mapped::Mapped;
-use super::order::{Order, Step};
+use super::order::{self, Order, Step};
 use super::parts::{ComposedKernel, Consumer};
 use super::strip::Strip;
 use super::turns::Turns;
@@ -36,11 +36,11 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
             if K::Sequence::IS_LOOKED_UP {
                 turns.begin();
             }
-            let Some(mut step) = K::Order::first(context, lane, turns) else {
+            let Some(mut step) = K::Order::first_strip(context, lane, turns) else {
                 if K::Sequence::IS_LOOKED_UP {
                     turns.end();
                 }
-                if K::Order::SPLITS_KEYS {
+                if K::SPLITS_KEYS {
                     combine::leave_no_part(memory, lane);
                 }
                 return;
@@ -48,7 +48,7 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
             if !K::Sequence::IS_LOOKED_UP {
                 turns.begin();
             }
-            let last_in_turn_from = K::Order::last_in_turn_from(context, warpgroup);
+            let last_in_turn_from = order::last_in_turn_from(context, warpgroup);
             const {
                 assert!(
                     !K::ScoreMod::MODIFIES || K::Mask::HAS_BEGIN,
@@ -64,17 +64,17 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
                 // copies.
                 while !step.is_last() {
                     if K::Mask::HAS_BEGIN {
-                        let next = K::Order::next_tile(memory, step);
+                        let next = step.next(memory);
                         strip.take_masked(context, step, Some(next), lane.again());
                     } else {
                         // A tile has as many keys as a strip has rows, so only the last one needs masking.
                         strip.take(step);
                     }
-                    let next = K::Order::next_tile(memory, step);
+                    let next = step.next(memory);
                     wait_for_tile(context, next);
                     strip.start_step(step, next, turns);
                     strip.wait();
-                    K::Order::leave(context, step, lane);
+                    release(context, step, K::Order::idle_tiles(context, step, false), lane);
                     step = next;
                 }
                 strip.take_masked(context, step, None, lane.again());
@@ -85,7 +85,7 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
                 wait_for_values_of_one_tile(context, step);
                 let Some(next) = K::Order::next_strip(context, step) else {
                     strip.start_last_output(step, turns);
-                    if step.number == last_in_turn_from {
+                    if step.strip.number == last_in_turn_from {
                         turns.pass_to_first();
                     }
                     strip.wait_for_output::<0>();
@@ -93,19 +93,19 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
                         normalisers = strip.complete(memory, step, lane.again());
                     }
                     leave_strip(context, &mut strip, step, normalisers, lane);
-                    K::Order::leave_last(context, step, lane);
+                    release(context, step, K::Order::idle_tiles(context, step, true), lane);
                     let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
                     wait_for_strip(context, next);
                     strip.start_scores(next);
-                    strip.fetch(context, next, lane);
+                    strip.begin(context, next, lane);
                     strip.wait_for_scores();
                     step = next;
                     continue;
                 };
                 wait_for_strip(context, next);
-                strip.fetch(context, next, lane.again());
+                strip.begin(context, next, lane.again());
                 strip.start_last_output(step, turns);
-                if next.number == last_in_turn_from {
+                if next.strip.number == last_in_turn_from {
                     turns.pass_to_first();
                 }
                 strip.start_next_scores(next);
@@ -113,13 +113,13 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
                 if K::COMPLETES_AFTER_OUTPUT {
                     normalisers = strip.complete(memory, step, lane.again());
                 }
-                K::Order::leave(context, step, lane);
+                release(context, step, K::Order::idle_tiles(context, step, false), lane);
                 leave_strip(context, &mut strip, step, normalisers, lane);
                 strip.wait_for_scores();
                 step = next;
             }
             turns.end();
-            if K::Order::SPLITS_KEYS {
+            if K::SPLITS_KEYS {
                 strip.leave_part(memory, lane.again());
             }
         }
@@ -141,10 +141,32 @@ pub unsafe fn leave_strip<K: ComposedKernel>(
 ) {
     // SAFETY: the caller's promise is the same.
     unsafe {
-        if K::Order::SPLITS_KEYS {
+        if K::SPLITS_KEYS {
             return;
         }
         strip.finish(context.memory, step, normalisers, lane.again());
+    }
+}
+
+/// Releases the stage of `step`, if the warpgroup does not return to its tile, then those of the next `idle` tiles, which it does not read.
+///
+/// # Safety
+/// All warps of the warpgroup call this together after the products of the step have completed, once per step, in order.
+#[inline(always)]
+pub unsafe fn release<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>, mut idle: u32, lane: Lane) {
+    let (memory, mut ring) = (context.memory, step.ring);
+    // The others' turns pass through this warpgroup, too.
+    let turns = Turns::new(K::TAKES_TURNS, lane.warp / WARPGROUP_WARPS, K::WARPGROUPS);
+    // SAFETY: the warpgroup is here, and does not read the tiles again. It takes one turn per tile, like those that compute.
+    unsafe {
+        if !K::HOLDS_HEADS || step.strip.releases != 0 {
+            ring.release(memory, lane.index);
+        }
+        while idle > 0 {
+            ring = ring.advance(1);
+            ring.pass_over(memory, turns, lane.index);
+            idle -= 1;
+        }
     }
 }
 
@@ -155,7 +177,7 @@ pub unsafe fn leave_strip<K: ComposedKernel>(
 #[inline(always)]
 pub unsafe fn wait_for_tile<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>) {
     // SAFETY: an initialised mbarrier.
-    unsafe { mbarrier::wait(context.memory.stage_full(step.stage), step.stage_parity) };
+    unsafe { step.ring.wait(context.memory) };
 }
 
 /// Computes S of the block's first step.
@@ -169,7 +191,7 @@ pub unsafe fn compute_first_scores<K: ComposedKernel>(context: &Context<'_, K>, 
         if !K::FIRST_VALUES_APART {
             wait_for_tile(context, step);
         }
-        mbarrier::wait(context.memory.strip_full(step.strip), step.strip_parity);
+        mbarrier::wait(context.memory.strip_full(step.strip.place), step.strip.parity);
         strip.start_scores(step);
         strip.wait();
         if K::FIRST_VALUES_APART && !step.is_last() {
@@ -200,6 +222,6 @@ pub unsafe fn wait_for_strip<K: ComposedKernel>(context: &Context<'_, K>, step: 
     // SAFETY: initialised mbarriers.
     unsafe {
         wait_for_tile(context, step);
-        mbarrier::wait(context.memory.strip_full(step.strip), step.strip_parity);
+        mbarrier::wait(context.memory.strip_full(step.strip.place), step.strip.parity);
     }
 }

@@ -1,6 +1,7 @@
 //! Descriptions of copies between a head and shared memory: a strip of queries, a tile of keys.
 
 use super::mapped::InMaps;
+use super::ring::Ring;
 use contract::geometry::BlockWork;
 use contract::packed::SequenceTile;
 
@@ -8,7 +9,7 @@ use contract::packed::SequenceTile;
 #[derive(Clone, Copy)]
 pub struct StripCopy {
     /// Index of its place in shared memory.
-    pub strip: u32,
+    pub place: u32,
     /// Parity of the phases in which it is full, and then computed.
     pub parity: u32,
     /// The head.
@@ -38,11 +39,9 @@ impl StripCopy {
 
 /// A copy of a tile of K and V of a head to shared memory.
 #[derive(Clone, Copy)]
-pub struct TileCopy {
-    /// Index of its stage in shared memory.
-    pub stage: u32,
-    /// Parity of the phase in which it is full.
-    pub parity: u32,
+pub struct TileCopy<K> {
+    /// Its position in the ring of stages.
+    pub ring: Ring<K>,
     /// Whether it is the stage's first tile.
     pub is_first: bool,
     /// Its first key.

@@ -29,11 +29,17 @@ pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulat
     const WARPGROUPS: u32 = Self::TILE.warpgroups;
     /// Number of K/V stages in shared memory.
     const STAGES: u32 = Self::TILE.stages;
+    /// Whether a work item is a whole head, whose K and V stay in shared memory; otherwise they are streamed.
+    const HOLDS_HEADS: bool = Self::TILE.holds_whole_heads();
+    /// Whether a strip is computed by the blocks of a cluster, each for a part of its keys.
+    const SPLITS_KEYS: bool = Self::TILE.splits_keys();
     /// Whether each row attends to all keys up to a limit.
     const IS_CAUSAL: bool = !Self::Mask::ALL_KEYS && !Self::Mask::HAS_BEGIN;
     /// How many tiles of an item may be loaded before its Q. When the producer reaches a short item, the place of Q is still in use, and
     /// everything after it would wait. The next tile may need the stage that a warpgroup keeps until that Q has arrived.
-    const TILES_AHEAD: u32 = if Self::OVERLAPS_STRIPS {
+    const TILES_AHEAD: u32 = if Self::HOLDS_HEADS || Self::SPLITS_KEYS {
+        0
+    } else if Self::OVERLAPS_STRIPS {
         Self::STAGES - Self::WARPGROUPS
     } else if Self::IS_CAUSAL && Self::WARPGROUPS > 3 && Self::HeadDim::COLUMNS == HEAD_DIM {
         2

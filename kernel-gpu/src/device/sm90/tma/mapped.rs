@@ -12,10 +12,13 @@ pub trait Mapped: Sequence {
 
     /// Coordinates of row 0 of the head in the maps of Q and O.
     fn in_maps(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> InMaps;
+
+    /// Coordinates of key 0 of the head's keys in the maps of K and V.
+    fn keys_in_maps(args: &ForwardArgs, work: BlockWork, keys: Rows) -> InMaps;
 }
 
 /// Coordinates of a row in the tensor maps.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct InMaps {
     /// Row coordinate.
     pub row: u32,
@@ -46,6 +49,11 @@ impl<const LENGTH: u32> Mapped for Exact<LENGTH> {
     fn in_maps(_: &ForwardArgs, work: BlockWork, _: SequenceTile) -> InMaps {
         in_maps_of_batch(work)
     }
+
+    #[inline(always)]
+    fn keys_in_maps(args: &ForwardArgs, work: BlockWork, _: Rows) -> InMaps {
+        in_maps_of_batch(args.of_keys(work))
+    }
 }
 
 impl Mapped for Any {
@@ -54,6 +62,11 @@ impl Mapped for Any {
     #[inline(always)]
     fn in_maps(_: &ForwardArgs, work: BlockWork, _: SequenceTile) -> InMaps {
         in_maps_of_batch(work)
+    }
+
+    #[inline(always)]
+    fn keys_in_maps(args: &ForwardArgs, work: BlockWork, _: Rows) -> InMaps {
+        in_maps_of_batch(args.of_keys(work))
     }
 }
 
@@ -64,12 +77,11 @@ impl Mapped for Packed {
     fn in_maps(args: &ForwardArgs, work: BlockWork, SequenceTile { begin, length, .. }: SequenceTile) -> InMaps {
         of_sequence(args.sequence, work.head, Rows { begin, length })
     }
-}
 
-/// Coordinates of key 0 of a packed sequence with the keys `keys`, in the maps of K and V.
-#[inline(always)]
-pub fn keys_in_maps(args: &ForwardArgs, work: BlockWork, keys: Rows) -> InMaps {
-    of_sequence(args.kv_sequence, args.of_keys(work).head, keys)
+    #[inline(always)]
+    fn keys_in_maps(args: &ForwardArgs, work: BlockWork, keys: Rows) -> InMaps {
+        of_sequence(args.kv_sequence, args.of_keys(work).head, keys)
+    }
 }
 
 /// For packed sequences, a coordinate selects where the sequence ends in a tensor of `rows` rows ([`contract::tensor_map`]).

@@ -9,11 +9,13 @@
 use core::marker::PhantomData;
 
 use super::kernel::{ROWS, TmaKernel};
+use super::mapped::Mapped;
 use super::rows::Rows;
 use crate::device::attention::ROWS_PER_LANE;
 use crate::device::attention::head_dim::HeadDim;
 use crate::device::attention::kernel::Kernel;
 use crate::device::codegen::shared;
+use crate::device::hidden;
 use crate::device::ptx::element::Element;
 use crate::device::ptx::{mbarrier, memory, proxy};
 use crate::shared_tile::SharedTile;
@@ -54,12 +56,19 @@ impl<K: TmaKernel> Memory<K> {
         ones
     };
 
-    const STRIP_TILES_ARE_ALIGNED: () = assert!(Self::STRIP_TILE.is_multiple_of(STRIP_TILE_BYTES / 2));
+    const STRIP_TILES_ARE_ALIGNED: () =
+        assert!(!K::Sequence::IS_LOOKED_UP || Self::STRIP_TILE.is_multiple_of(STRIP_TILE_BYTES / 2));
 
     /// The shared memory of the calling thread's block.
     #[inline(always)]
     pub fn new() -> Self {
         Self { base: shared::dynamic_shared_mem(), _kernel: PhantomData }
+    }
+
+    /// The same memory, with addresses recomputed from its beginning ([`hidden::again`]).
+    #[inline(always)]
+    pub fn recomputed(self) -> Self {
+        Self { base: hidden::again(self.base), ..self }
     }
 
     /// The place of a strip of Q, later of O.

@@ -24,6 +24,7 @@ mod order;
 mod overlapped;
 mod parts;
 mod producer;
+mod ring;
 mod role;
 mod rows;
 mod storer;
@@ -84,9 +85,11 @@ pub fn forward<K: ComposedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_
                 grid::let_next_begin();
             }
         } else if warp == const { Role::Storer.warp::<K>() } {
-            K::Order::prefetch_lengths(&context, lane);
+            if K::Sequence::IS_LOOKED_UP {
+                order::prefetch_lengths(&context, lane);
+            }
             if warpgroup::elect() {
-                context.memory.initialise_others(|stage| K::Order::users(&context, stage) * WARPGROUP_WARPS);
+                context.memory.initialise_others(|stage| order::users(&context, stage) * WARPGROUP_WARPS);
             }
         }
         if K::SUMS_BY_PRODUCT && warp < const { Role::consumers::<K>() } {
@@ -101,19 +104,15 @@ pub fn forward<K: ComposedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_
             // that it is a single lane.
             if warp == const { Role::Producer.warp::<K>() } {
                 if warpgroup::elect() {
-                    K::Order::for_each_load(
-                        &context,
-                        |copy| loader.load_strip(copy),
-                        |copy| loader.load_tile(copy),
-                        |copy| loader.prefetch_strip(copy),
-                    );
+                    loader.load_all();
                 }
             } else if warp == const { Role::Storer.warp::<K>() } {
                 let storer = Storer::new(&context, lane, warpgroup::elect());
                 storer.prefetch_map();
                 K::Order::for_each_strip(&context, |copy| storer.store_strip(copy));
+            } else if !K::Sequence::IS_LOOKED_UP {
             } else if warp == const { Role::Finder.warp::<K>() } {
-                K::Order::find_items(&context, lane);
+                order::find_items(&context, lane);
             } else {
                 const {
                     assert!(
@@ -121,9 +120,9 @@ pub fn forward<K: ComposedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_
                         "the last warp is left"
                     )
                 };
-                K::Order::clear_other_rows(&context, lane);
+                order::clear_other_rows(&context, lane);
             }
-            if K::Order::SPLITS_KEYS {
+            if K::SPLITS_KEYS {
                 combine::wait_for_others();
             }
         } else {
@@ -131,7 +130,7 @@ pub fn forward<K: ComposedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_
                 warpgroup::increase_registers::<CONSUMER_REGISTERS>();
             }
             K::Consumer::consume(&context, Lane { warp, ..lane });
-            if K::Order::SPLITS_KEYS {
+            if K::SPLITS_KEYS {
                 combine::combine(&context, lane);
             }
         }

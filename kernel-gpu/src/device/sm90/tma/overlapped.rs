@@ -1,10 +1,12 @@
 //! The loop of a computing warpgroup whose softmax overlaps with its own PV products ([`contract::tile::Overlap`]).
 
 use super::combine;
-use super::consumer::{compute_first_scores, leave_strip, wait_for_strip, wait_for_tile, wait_for_values_of_one_tile};
+use super::consumer::{
+    compute_first_scores, leave_strip, release, wait_for_strip, wait_for_tile, wait_for_values_of_one_tile,
+};
 use super::context::Context;
 use super::epilogue::Normalisers;
-use super::order::{Order, Step};
+use super::order::{self, Order, Step};
 use super::parts::{ComposedKernel, Consumer};
 use super::strip::Strip;
 use super::turns::Turns;
@@ -32,8 +34,8 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Consumer<K> for WithinWarpgroup 
         // SAFETY: the warpgroup is together: all conditions are uniform over it. Tiles are read between the wait for them and the
         // arrival that releases them.
         unsafe {
-            let Some(mut step) = K::Order::first(context, lane, turns) else {
-                if K::Order::SPLITS_KEYS {
+            let Some(mut step) = K::Order::first_strip(context, lane, turns) else {
+                if K::SPLITS_KEYS {
                     combine::leave_no_part(memory, lane);
                 }
                 return;
@@ -44,7 +46,7 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Consumer<K> for WithinWarpgroup 
             loop {
                 strip.guess_shifts(context, step, lane.again());
                 while !step.is_last() {
-                    let next = K::Order::next_tile(memory, step);
+                    let next = step.next(memory);
                     if K::Mask::HAS_BEGIN {
                         strip.mask(context, step, Some(next), lane.again());
                     }
@@ -65,14 +67,17 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Consumer<K> for WithinWarpgroup 
                 let next = K::Order::next_strip(context, step);
                 if let Some(next) = next {
                     wait_for_strip(context, next);
-                    strip.fetch(context, next, lane.again());
+                    strip.begin(context, next, lane.again());
                 }
                 strip.settle(rescale);
                 let Some(next) = next else {
                     strip.start_last_output(step, turns);
                     if K::Mask::ALL_KEYS {
                         // Unused, and from K, since O is replacing Q meanwhile. Without them ptxas makes the other steps up to 2 % slower.
-                        strip.start_next_scores(Step { queries: step.keys, ..step });
+                        strip.start_next_scores(Step {
+                            strip: order::Strip { queries: step.keys, ..step.strip },
+                            ..step
+                        });
                         strip.wait_for_output::<1>();
                         leave_strip(context, &mut strip, step, normalisers, lane);
                         strip.wait_for_scores();
@@ -80,11 +85,11 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Consumer<K> for WithinWarpgroup 
                         strip.wait_for_output::<0>();
                         leave_strip(context, &mut strip, step, normalisers, lane);
                     }
-                    K::Order::leave_last(context, step, lane);
+                    release(context, step, K::Order::idle_tiles(context, step, true), lane);
                     let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
                     wait_for_strip(context, next);
                     strip.start_scores(next);
-                    strip.fetch(context, next, lane);
+                    strip.begin(context, next, lane);
                     strip.wait_for_scores();
                     in_flight = InFlight::none(next);
                     step = next;
@@ -97,14 +102,14 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Consumer<K> for WithinWarpgroup 
                     strip.start_last_output(step, turns);
                     strip.start_next_scores(next);
                     strip.wait_for_output::<1>();
-                    K::Order::leave(context, step, lane);
+                    release(context, step, K::Order::idle_tiles(context, step, false), lane);
                     leave_strip(context, &mut strip, step, normalisers, lane);
                     strip.wait_for_scores();
                     in_flight = InFlight::none(step);
                 }
                 step = next;
             }
-            if K::Order::SPLITS_KEYS {
+            if K::SPLITS_KEYS {
                 strip.leave_part(memory, lane.again());
             }
         }
@@ -153,7 +158,7 @@ impl<K: ComposedKernel> InFlight<K> {
             if self.is_some == 0 {
                 return;
             }
-            K::Order::leave(context, self.step, lane);
+            release(context, self.step, K::Order::idle_tiles(context, self.step, false), lane);
             if K::OVERLAPS_STRIPS && self.step.is_last() {
                 leave_strip(context, strip, self.step, self.normalisers, lane);
             }

@@ -5,14 +5,18 @@ use super::copies::{StripCopy, TileCopy};
 use super::kernel::{KEYS, ROWS};
 use super::mapped::{InMaps, Mapped, in_maps_of_batch};
 use super::memory::Memory;
-use super::order::{Order, Streamed};
+use super::order::{self, Items as _, Order, Streamed};
 use super::parts::ComposedKernel;
+use super::ring::Ring;
 use super::rows::Rows;
 use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::sequence::Sequence;
 use crate::device::ptx::{bulk_copy, mbarrier, memory, proxy};
 use crate::device::unrolled;
 use contract::packed::SequenceTile;
+
+/// The work items of a block.
+type Items<K> = <<K as ComposedKernel>::Order as Order<K>>::Items;
 
 /// Maximum number of K/V tiles in flight at the beginning.
 const FIRST_TILES: u32 = 2;
@@ -32,6 +36,12 @@ impl<'a, K: ComposedKernel> Loader<'a, K> {
     #[inline(always)]
     pub fn new(context: &'a Context<'a, K>) -> Self {
         Self { context, memory: context.memory }
+    }
+
+    /// The same loader. Addresses that are constant over all strips and tiles would occupy registers, of which the producer has few.
+    #[inline(always)]
+    fn recomputed(&self) -> Self {
+        Self { context: self.context, memory: self.memory.recomputed() }
     }
 
     /// Prefetches the tensor maps of Q, K and V. Called first, since fetching them takes as long as the first copies.
@@ -100,6 +110,64 @@ impl<'a, K: ComposedKernel> Loader<'a, K> {
         }
     }
 
+    /// Copies everything behind [`Self::load_first`]: the strips and tiles of all items, in the order in which they are computed.
+    ///
+    /// # Safety
+    /// As for [`Loader`].
+    #[inline(always)]
+    pub unsafe fn load_all(&self) {
+        let (mut index, mut tile, mut ring, mut is_first) = (0, 0, Ring::START, true);
+        if !K::Sequence::IS_LOOKED_UP {
+            (index, tile, ring) = (K::WARPGROUPS, 1, ring.advance(1));
+        }
+        let mut items = <Items<K> as order::Items<K>>::new();
+        let mut number = 0;
+        while let Some(item) = items.next(self.context, number) {
+            let strips = Items::<K>::strips(item);
+            let strip_of = |index| Items::<K>::strip(self.context, item, number, index);
+            let tiles = Items::<K>::tiles(self.context, item, number);
+            let keys = K::Sequence::keys_in_maps(self.context.args, tiles.work, tiles.keys);
+            let mut load_tiles = |end| {
+                while tile < end {
+                    let key = (tiles.first + tile) * KEYS;
+                    let is_outside = K::Sequence::IS_LOOKED_UP && key >= tiles.keys.length;
+                    // SAFETY: the caller's; tiles in order.
+                    unsafe { self.load_tile(TileCopy { ring, is_first, first_key: keys.after(key), is_outside }) };
+                    ring = ring.advance(1);
+                    is_first &= ring.stage != 0;
+                    tile += 1;
+                }
+            };
+            let tiles_ahead = tiles_ahead::<K>(tiles.count);
+            let mut strip = index;
+            while K::OVERLAPS_STRIPS && tiles_ahead > 0 && strip < strips {
+                // A box wholly outside the map is fetched from where the map begins, before the tensor. That memory may not be
+                // mapped, and then the prefetch takes some 100 µs.
+                if !K::Sequence::IS_LOOKED_UP || strip_of(strip).has_rows() {
+                    // SAFETY: the caller's.
+                    unsafe { self.prefetch_strip(strip_of(strip)) };
+                }
+                strip += 1;
+            }
+            if K::TILES_AHEAD > 0 {
+                load_tiles(tiles_ahead);
+            }
+            while index < strips {
+                // SAFETY: the caller's; strips in order.
+                unsafe { self.load_strip(strip_of(index)) };
+                index += 1;
+            }
+            load_tiles(tiles.count);
+            (index, tile) = (0, 0);
+            number += 1;
+        }
+        while K::Sequence::IS_LOOKED_UP && index < K::WARPGROUPS {
+            // SAFETY: the caller's; the strips behind the last.
+            unsafe { self.load_strip(order::end_mark::<K>(number, index)) };
+            index += 1;
+        }
+    }
+
     /// The block's first work item; not for sequences that are looked up.
     #[inline(always)]
     fn first_item(&self) -> Option<FirstItem> {
@@ -117,22 +185,24 @@ impl<'a, K: ComposedKernel> Loader<'a, K> {
     /// As for [`Loader`].
     #[inline(always)]
     pub unsafe fn load_strip(&self, copy: StripCopy) {
-        let StripCopy { strip, parity, work, tile, kv_length } = copy;
+        let StripCopy { place, parity, work, tile, kv_length } = copy;
+        let loader = self.recomputed();
+        let memory = loader.memory;
         // SAFETY: the storer had released the place when the wait returned.
         unsafe {
-            mbarrier::wait(self.memory.strip_empty(strip), parity ^ 1);
+            mbarrier::wait(memory.strip_empty(place), parity ^ 1);
             if K::Sequence::IS_LOOKED_UP {
                 let SequenceTile { sequence, begin, length, first_row } = tile;
-                memory::store_shared_16(self.memory.strip_tile(strip), [work.head, begin, length, first_row]);
-                memory::store_shared_4(self.memory.strip_keys(strip), kv_length);
+                memory::store_shared_16(memory.strip_tile(place), [work.head, begin, length, first_row]);
+                memory::store_shared_4(memory.strip_keys(place), kv_length);
                 if K::ScoreMod::MODIFIES {
-                    memory::store_shared_4(self.memory.strip_sequence(strip), sequence);
+                    memory::store_shared_4(memory.strip_sequence(place), sequence);
                 }
                 if !copy.has_rows() {
-                    return mbarrier::arrive(self.memory.strip_full(strip));
+                    return mbarrier::arrive(memory.strip_full(place));
                 }
             }
-            self.start_strip(strip, K::Sequence::in_maps(self.context.args, work, tile).after(tile.first_row));
+            loader.start_strip(place, K::Sequence::in_maps(self.context.args, work, tile).after(tile.first_row));
         }
     }
 
@@ -169,17 +239,18 @@ impl<'a, K: ComposedKernel> Loader<'a, K> {
     /// # Safety
     /// As for [`Loader`].
     #[inline(always)]
-    pub unsafe fn load_tile(&self, copy: TileCopy) {
+    pub unsafe fn load_tile(&self, copy: TileCopy<K>) {
+        let loader = self.recomputed();
         // SAFETY: the users of the stage had released it when the wait returned.
         unsafe {
-            if copy.is_first && copy.stage >= FIRST_TILES {
-                mbarrier::wait(self.memory.stage_full(copy.stage - FIRST_TILES), 0);
+            if copy.is_first && copy.ring.stage >= FIRST_TILES {
+                mbarrier::wait(loader.memory.stage_full(copy.ring.stage - FIRST_TILES), 0);
             }
-            mbarrier::wait(self.memory.stage_empty(copy.stage), copy.parity ^ 1);
+            copy.ring.wait_until_empty(loader.memory);
             if K::Sequence::MAY_HAVE_NO_KEY && copy.is_outside {
-                return self.fill_stage_with_zeros(copy.stage);
+                return loader.fill_stage_with_zeros(copy.ring.stage);
             }
-            self.start_stage(copy.stage, copy.first_key);
+            loader.start_stage(copy.ring.stage, copy.first_key);
         }
     }
 
@@ -234,6 +305,13 @@ impl<'a, K: ComposedKernel> Loader<'a, K> {
             load_rows::<K>(self.memory.values(stage), self.context.maps.v(), first, full);
         }
     }
+}
+
+/// How many of an item's tiles are loaded before its Q.
+#[inline(always)]
+fn tiles_ahead<K: ComposedKernel>(tiles: u32) -> u32 {
+    // In a longer item, the place of Q is free by then, if the softmax of strips overlaps with the next ones.
+    if K::OVERLAPS_STRIPS && tiles > K::TILES_AHEAD { 0 } else { tiles.min(K::TILES_AHEAD) }
 }
 
 /// Where the block's first work item begins, in the sequence and in the maps.

@@ -47,14 +47,14 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
     /// The whole warp calls this together, for the strips in order.
     #[inline(always)]
     pub unsafe fn store_strip(&self, copy: StripCopy) {
-        let StripCopy { strip, parity, work, tile, .. } = copy;
+        let StripCopy { place, parity, work, tile, .. } = copy;
         // SAFETY: initialised mbarriers and a map of O. The strip's warps executed a fence after their writes before they arrived;
         // the place is released after the copy has read it and each lane its statistics.
         unsafe {
-            mbarrier::wait(self.memory.strip_computed(strip), parity);
+            mbarrier::wait(self.memory.strip_computed(place), parity);
             if self.copies && (!K::Sequence::IS_LOOKED_UP || copy.has_rows()) {
                 let first = K::Sequence::in_maps(self.context.args, work, tile).after(tile.first_row);
-                let tile = self.memory.strip(strip);
+                let tile = self.memory.strip(place);
                 unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
                     let coordinates = first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS);
                     bulk_copy::store_box_4d(self.context.maps.o(), coordinates, tile.panel(panel as u32));
@@ -67,7 +67,7 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
             if self.copies {
                 bulk_copy::wait_for_reads::<0>();
             }
-            mbarrier::arrive(self.memory.strip_empty(strip));
+            mbarrier::arrive(self.memory.strip_empty(place));
         }
     }
 
@@ -76,7 +76,7 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
     /// # Safety
     /// As for [`Self::store_strip`], after the strip is computed.
     #[inline(always)]
-    unsafe fn store_lse(&self, StripCopy { strip, work, tile, .. }: StripCopy) {
+    unsafe fn store_lse(&self, StripCopy { place, work, tile, .. }: StripCopy) {
         let args = self.context.args;
         if args.lse == 0 {
             return;
@@ -88,7 +88,7 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
                 // SAFETY: statistics that the strip's warps wrote before they arrived; the head has an element of LSE for
                 // each row before the end.
                 unsafe {
-                    let [shift, sum] = memory::load_shared_pair(self.memory.statistics(strip, row));
+                    let [shift, sum] = memory::load_shared_pair(self.memory.statistics(place, row));
                     let element = first + (tile.first_row + row) as u64;
                     memory::store_global_f32(args.lse + element * size_of::<f32>() as u64, log_sum_exp(shift, sum));
                 }

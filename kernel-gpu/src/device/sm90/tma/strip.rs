@@ -1,12 +1,11 @@
 //! A strip of 64 query rows, as computed by a warpgroup, 16 rows per warp.
 
 use super::context::Context;
-use super::copies::StripCopy;
 use super::epilogue::Normalisers;
 use super::kernel::{K_STEPS, KEYS, N_TILES, ROWS};
 use super::mapped::Mapped;
 use super::memory::{Memory, Ones};
-use super::order::{Order, Step};
+use super::order::Step;
 use super::parts::ComposedKernel;
 use super::turns::Turns;
 use super::{combine, epilogue};
@@ -68,15 +67,23 @@ impl<K: ComposedKernel> Strip<K> {
         }
     }
 
+    /// Begins the strip whose first step is `step`: starts loading the values that its score modifications need.
+    ///
+    /// # Safety
+    /// All lanes of the warp call this together, after Q of the strip has arrived.
+    #[inline(always)]
+    pub unsafe fn begin(&mut self, context: &Context<'_, K>, step: Step<K>, lane: Lane) {
+        self.score_mod = score_mod(context, step);
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.fetch(context, step, lane) };
+    }
+
     /// Starts loading the values that the score modifications of `step` need.
     ///
     /// # Safety
-    /// All lanes of the warp call this together, after the step's Q has arrived.
+    /// As for [`Self::begin`].
     #[inline(always)]
-    pub unsafe fn fetch(&mut self, context: &Context<'_, K>, step: Step<K>, lane: Lane) {
-        if step.is_first() {
-            self.score_mod = score_mod(context, step);
-        }
+    unsafe fn fetch(&mut self, context: &Context<'_, K>, step: Step<K>, lane: Lane) {
         // SAFETY: the launch's bias covers the strip's rows and keys.
         self.fetched =
             unsafe { self.score_mod.fetch::<K::Element, 1, N_TILES>(context.args, place(context, step, lane), lane) };
@@ -204,10 +211,10 @@ impl<K: ComposedKernel> Strip<K> {
     unsafe fn multiply_scores(&mut self, step: Step<K>) {
         // SAFETY: after the fence; Q and K have arrived and are not overwritten.
         unsafe {
-            self.scores = [<[FragmentC; N_TILES]>::multiply::<K::Element, _, _>(step.queries, step.keys)];
+            self.scores = [<[FragmentC; N_TILES]>::multiply::<K::Element, _, _>(step.strip.queries, step.keys)];
             unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
                 if k != 0 {
-                    self.scores[0].multiply_accumulate::<K::Element, _, _>(step.queries.step(k), step.keys.step(k));
+                    self.scores[0].multiply_accumulate::<K::Element, _, _>(step.strip.queries.step(k), step.keys.step(k));
                 }
             });
         }
@@ -355,7 +362,7 @@ impl<K: ComposedKernel> Strip<K> {
         // SAFETY: the whole warp is here, and Q of the strip has arrived.
         unsafe {
             let statistics = self.softmax.complete();
-            epilogue::leave_statistics(&statistics, memory, step.strip, lane)
+            epilogue::leave_statistics(&statistics, memory, step.strip.place, lane)
         }
     }
 
@@ -366,7 +373,7 @@ impl<K: ComposedKernel> Strip<K> {
     #[inline(always)]
     pub unsafe fn finish(&mut self, memory: Memory<K>, step: Step<K>, normalisers: Normalisers, lane: Lane) {
         // SAFETY: the whole warp is here; all products that read Q have completed.
-        unsafe { epilogue::leave_output(&self.output, normalisers, memory, step.strip, lane) };
+        unsafe { epilogue::leave_output(&self.output, normalisers, memory, step.strip.place, lane) };
     }
 
     /// Writes O of the strip for the blocks of the cluster, which have the other parts of its keys.
@@ -414,8 +421,7 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Strip<K> {
 /// The score modifications of the head and sequence of a step.
 #[inline(always)]
 fn score_mod<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>) -> K::ScoreMod {
-    let StripCopy { work, tile, .. } = K::Order::copy_of(context, step);
-    K::ScoreMod::of_head(context.args, work, tile.sequence)
+    K::ScoreMod::of_head(context.args, step.strip.work, step.strip.sequence)
 }
 
 /// The position of the scores of a step that the lane's warp holds.
@@ -423,15 +429,15 @@ fn score_mod<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>) -> K::S
 fn place<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>, lane: Lane) -> Place {
     Place {
         first_row: first_row::<K>(step).wrapping_add(epilogue::warp_row(lane)),
-        first_key: step.tile * KEYS,
+        first_key: step.ring.tile * KEYS,
         length: context.length,
         // Constant over all steps, unless it is looked up.
-        kv_length: if K::Sequence::IS_LOOKED_UP { step.kv_length } else { context.kv_length },
+        kv_length: if K::Sequence::IS_LOOKED_UP { step.strip.kv_length } else { context.kv_length },
     }
 }
 
 /// The first row of a step's strip. Where scores are changed, there are no registers to keep what is derived from it.
 #[inline(always)]
 fn first_row<K: ComposedKernel>(step: Step<K>) -> u32 {
-    if K::ScoreMod::MODIFIES { hidden::again(step.first_row) } else { step.first_row }
+    if K::ScoreMod::MODIFIES { hidden::again(step.strip.first_row) } else { step.strip.first_row }
 }

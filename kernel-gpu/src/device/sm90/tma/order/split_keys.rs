@@ -2,17 +2,16 @@
 
 use core::num::NonZeroU32;
 
-use super::{Order, Step, Streamed, whole};
+use super::{Items, Order, Step, Streamed, Strip, Tiles, all_keys, whole};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
 use crate::device::ptx::wgmma::Descriptor;
 use crate::device::ptx::{cluster, mbarrier};
 use crate::device::sm90::tma::context::Context;
-use crate::device::sm90::tma::copies::{StripCopy, TileCopy};
-use crate::device::sm90::tma::kernel::{KEYS, ROWS, TmaKernel};
-use crate::device::sm90::tma::mapped::in_maps_of_batch;
-use crate::device::sm90::tma::memory::Memory;
+use crate::device::sm90::tma::copies::StripCopy;
+use crate::device::sm90::tma::kernel::{ROWS, TmaKernel};
+use crate::device::sm90::tma::ring::Ring;
 use crate::device::sm90::tma::turns::Turns;
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
@@ -24,7 +23,7 @@ pub struct SplitKeys;
 
 /// The block's part of the tiles of an item.
 #[derive(Clone, Copy)]
-struct Part {
+pub struct Part {
     begin: u32,
     end: u32,
 }
@@ -51,49 +50,10 @@ impl SplitKeys {
         let begin = |rank| first_tile + part_begin(tiles, rank, blocks);
         Part { begin: begin(rank), end: begin(rank + 1) }
     }
-
-    /// The strip of a warpgroup in an item.
-    #[inline(always)]
-    fn strip_of<K: TmaKernel>(context: &Context<'_, K>, work: BlockWork, warpgroup: u32) -> StripCopy {
-        let tile = whole(context, Self::first_row::<K>(work) + warpgroup * ROWS);
-        StripCopy { strip: warpgroup, parity: 0, work, tile, kv_length: context.kv_length }
-    }
 }
 
 impl<K: TmaKernel> Order<K> for SplitKeys {
-    const SPLITS_KEYS: bool = true;
-
-    #[inline(always)]
-    unsafe fn first(context: &Context<'_, K>, lane: Lane, _: Turns) -> Option<Step<K>> {
-        let work = Self::work(context);
-        let Part { begin, end } = Self::part(context, work);
-        let strip = lane.warp / WARPGROUP_WARPS;
-        let first_row = Self::first_row::<K>(work) + strip * ROWS;
-        // Under a causal mask the item's last tile is not the first strip's. It is not released, since nothing replaces it.
-        let own_end = end.min(Streamed::tiles(context, first_row + ROWS, context.kv_length));
-        if K::WARPGROUPS > 1 && own_end <= begin && begin < end {
-            // Its Q is loaded anyway, and must have arrived before the block exits.
-            // SAFETY: an initialised mbarrier, of a strip that is copied if the block has a part.
-            unsafe { mbarrier::wait(context.memory.strip_full(strip), 0) };
-        }
-        (begin < own_end).then(|| Step {
-            number: 0,
-            kv_length: context.kv_length,
-            strips: 0,
-            first_row,
-            strip,
-            queries: Descriptor::new(context.memory.strip(strip).address()),
-            tile: begin,
-            first_tile: begin,
-            last_tile: own_end - 1,
-            idle_tiles: 0,
-            stage: 0,
-            keys: Descriptor::new(context.memory.keys(0).address()),
-            stage_parity: 0,
-            strip_parity: 0,
-            gives_back: 1,
-        })
-    }
+    type Items = PartOfItem;
 
     #[inline(always)]
     fn first_item(context: &Context<'_, K>) -> Option<(BlockWork, u32)> {
@@ -103,8 +63,34 @@ impl<K: TmaKernel> Order<K> for SplitKeys {
     }
 
     #[inline(always)]
-    fn copy_of(context: &Context<'_, K>, step: Step<K>) -> StripCopy {
-        Self::strip_of(context, Self::work(context), step.strip)
+    unsafe fn first_strip(context: &Context<'_, K>, lane: Lane, _: Turns) -> Option<Step<K>> {
+        let work = Self::work(context);
+        let Part { begin, end } = Self::part(context, work);
+        let place = lane.warp / WARPGROUP_WARPS;
+        let first_row = Self::first_row::<K>(work) + place * ROWS;
+        // Under a causal mask the item's last tile is not the first strip's. It is not released, since nothing replaces it.
+        let own_end = end.min(Streamed::tiles(context, first_row + ROWS, context.kv_length));
+        if K::WARPGROUPS > 1 && own_end <= begin && begin < end {
+            // Its Q is loaded anyway, and must have arrived before the block exits.
+            // SAFETY: an initialised mbarrier, of a strip that is copied if the block has a part.
+            unsafe { mbarrier::wait(context.memory.strip_full(place), 0) };
+        }
+        let strip = Strip {
+            number: 0,
+            work,
+            sequence: 0,
+            kv_length: context.kv_length,
+            first_row,
+            place,
+            parity: 0,
+            queries: Descriptor::new(context.memory.strip(place).address()),
+            first_tile: begin,
+            last_tile: own_end - 1,
+            idle_tiles: 0,
+            strips: 0,
+            releases: 1,
+        };
+        (begin < own_end).then(|| strip.begin(context.memory, Ring::START))
     }
 
     #[inline(always)]
@@ -113,38 +99,45 @@ impl<K: TmaKernel> Order<K> for SplitKeys {
     }
 
     #[inline(always)]
-    fn next_tile(memory: Memory<K>, step: Step<K>) -> Step<K> {
-        <Streamed as Order<K>>::next_tile(memory, step)
+    fn idle_tiles(_: &Context<'_, K>, _: Step<K>, _: bool) -> u32 {
+        0
     }
 
-    #[inline(always)]
-    unsafe fn leave(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
-        if lane.index == 0 {
-            // SAFETY: the warp's one arrival for the stage, which it does not read again.
-            unsafe { mbarrier::arrive(context.memory.stage_empty(step.stage)) };
-        }
-    }
-
+    /// The blocks of the cluster store O together.
     #[inline(always)]
     fn for_each_strip(_: &Context<'_, K>, _: impl FnMut(StripCopy)) {}
+}
+
+/// The block's part of the cluster's item.
+pub struct PartOfItem;
+
+impl<K: TmaKernel> Items<K> for PartOfItem {
+    type Item = (BlockWork, Part);
 
     #[inline(always)]
-    fn for_each_load(
-        context: &Context<'_, K>,
-        _: impl FnMut(StripCopy),
-        mut load_tile: impl FnMut(TileCopy),
-        _: impl FnMut(StripCopy),
-    ) {
-        let work = Self::work(context);
-        let Part { begin, end } = Self::part(context, work);
-        let (mut stage, mut is_first) = (Streamed::advance::<K>((0, 0), 1), true);
-        let mut tile = begin + 1;
-        while tile < end {
-            let first_key = in_maps_of_batch(context.args.of_keys(work)).after(tile * KEYS);
-            load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key, is_outside: false });
-            stage = Streamed::advance::<K>(stage, 1);
-            is_first &= stage.0 != 0;
-            tile += 1;
-        }
+    fn new() -> Self {
+        Self
+    }
+
+    #[inline(always)]
+    fn next(&mut self, context: &Context<'_, K>, number: u32) -> Option<(BlockWork, Part)> {
+        let work = SplitKeys::work(context);
+        (number == 0).then(|| (work, SplitKeys::part(context, work)))
+    }
+
+    #[inline(always)]
+    fn strips(_: (BlockWork, Part)) -> u32 {
+        K::WARPGROUPS
+    }
+
+    #[inline(always)]
+    fn strip(context: &Context<'_, K>, (work, _): (BlockWork, Part), _: u32, index: u32) -> StripCopy {
+        let tile = whole(context, SplitKeys::first_row::<K>(work) + index * ROWS);
+        StripCopy { place: index, parity: 0, work, tile, kv_length: context.kv_length }
+    }
+
+    #[inline(always)]
+    fn tiles(context: &Context<'_, K>, (work, Part { begin, end }): (BlockWork, Part), _: u32) -> Tiles {
+        Tiles { work, keys: all_keys(context), first: begin, count: end - begin }
     }
 }

@@ -1,16 +1,15 @@
 //! Whole heads, whose K and V stay in shared memory.
 
-use super::{Order, Step, Streamed, whole, work_item};
+use super::{Items, Order, Step, Streamed, Strip, Tiles, all_keys, whole, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
+use crate::device::attention::score_mod::ScoreMod;
 use crate::device::codegen::thread;
-use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::Descriptor;
 use crate::device::sm90::tma::context::Context;
-use crate::device::sm90::tma::copies::{StripCopy, TileCopy};
+use crate::device::sm90::tma::copies::StripCopy;
 use crate::device::sm90::tma::kernel::{KEYS, ROWS, TmaKernel};
-use crate::device::sm90::tma::mapped::in_maps_of_batch;
-use crate::device::sm90::tma::memory::Memory;
+use crate::device::sm90::tma::ring::Ring;
 use crate::device::sm90::tma::turns::Turns;
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
@@ -70,35 +69,11 @@ impl WholeHead {
         if pass == 0 { warpgroup } else { Self::other(warpgroup, warpgroups) }
     }
 
-    /// First row of the strip that warpgroup `warpgroup` computes of a share.
-    #[inline(always)]
-    fn first_row(share: Share, pass: u32, warpgroup: u32) -> u32 {
-        (share.first + if pass == 0 { warpgroup } else { share.strips - 1 - warpgroup }) * ROWS
-    }
-
     /// Number of tiles of K and V loaded by the end of a pass: all in the first pass, except under a mask that leaves the first
     /// strips few of them.
     #[inline(always)]
     const fn tiles_end<K: TmaKernel>(pass: u32) -> u32 {
         if K::Mask::ALL_KEYS || pass == 1 { K::STAGES } else { K::WARPGROUPS + 1 }
-    }
-
-    /// The strip that warpgroup `warpgroup` computes of a share.
-    #[inline(always)]
-    fn strip_of<K: TmaKernel>(
-        context: &Context<'_, K>,
-        share: Share,
-        work: BlockWork,
-        (round, pass): (u32, u32),
-        warpgroup: u32,
-    ) -> StripCopy {
-        StripCopy {
-            strip: Self::strip(pass, warpgroup, K::WARPGROUPS),
-            parity: round % 2,
-            work,
-            tile: whole(context, Self::first_row(share, pass, warpgroup)),
-            kv_length: context.kv_length,
-        }
     }
 
     /// Number of strips of a warpgroup.
@@ -112,92 +87,36 @@ impl WholeHead {
         strips
     }
 
-    /// The first step of a warpgroup's strip `number` of `strips`, whose Q is at `strip`.
+    /// The first step of a warpgroup's strip `number` of `strips`, whose Q is at `place`.
     #[inline(always)]
     fn start<K: TmaKernel>(
         context: &Context<'_, K>,
         (number, strips): (u32, u32),
-        strip: u32,
+        place: u32,
         stage_parity: u32,
     ) -> Step<K> {
         let is_split = K::Mask::ALL_KEYS && number >= 2 * context.args.last_round.split_round();
-        Step {
+        let strip = Strip {
             number,
+            work: BlockWork::default(),
+            sequence: 0,
             kv_length: context.kv_length,
-            strips,
-            first_row: strip * ROWS,
-            strip,
-            queries: Descriptor::new(context.memory.strip(strip).address()),
-            tile: 0,
+            first_row: place * ROWS,
+            place,
+            parity: number / 2 % 2,
+            queries: Descriptor::new(context.memory.strip(place).address()),
             first_tile: 0,
-            last_tile: Self::tiles(context, strip, K::WARPGROUPS) - 1,
+            last_tile: Self::tiles(context, place, K::WARPGROUPS) - 1,
             idle_tiles: 0,
-            stage: 0,
-            keys: Descriptor::new(context.memory.keys(0).address()),
-            stage_parity,
-            strip_parity: number / 2 % 2,
-            gives_back: u32::from(strip >= K::WARPGROUPS || is_split),
-        }
-    }
-}
-
-impl<K: TmaKernel> Order<K> for WholeHead {
-    #[inline(always)]
-    fn first_item(context: &Context<'_, K>) -> Option<(BlockWork, u32)> {
-        <Streamed as Order<K>>::first_item(context)
+            strips,
+            releases: u32::from(place >= K::WARPGROUPS || is_split),
+        };
+        strip.begin(context.memory, Ring::at(0, 0, stage_parity))
     }
 
+    /// [`super::users`] of a stage.
     #[inline(always)]
-    unsafe fn first(context: &Context<'_, K>, lane: Lane, _turns: Turns) -> Option<Step<K>> {
-        const {
-            assert!(K::STAGES == 2 * K::WARPGROUPS, "a stage for each tile of a head");
-            assert!(!K::Mask::HAS_BEGIN, "each strip begins with the head's first tile");
-        }
-        let warpgroup = lane.warp / WARPGROUP_WARPS;
-        let strips = Self::strips::<K>(context, warpgroup);
-        (strips > 0).then(|| Self::start::<K>(context, (0, strips), warpgroup, 0))
-    }
-
-    #[inline(always)]
-    fn copy_of(context: &Context<'_, K>, step: Step<K>) -> StripCopy {
-        let (round, pass) = (step.number / 2, step.number % 2);
-        let warpgroup = if pass == 0 { step.strip } else { Self::other(step.strip, K::WARPGROUPS) };
-        let share = Self::share::<K>(context, round, pass);
-        Self::strip_of(context, share, context.args.block_work(share.item), (round, pass), warpgroup)
-    }
-
-    #[inline(always)]
-    unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>> {
-        let number = step.number + 1;
-        // K and V belong to the next head if those of this one were released.
-        let stage_parity = step.stage_parity ^ step.gives_back;
-        let strip = Self::other(step.strip, K::WARPGROUPS);
-        let next = Self::start::<K>(context, (number, step.strips), strip, stage_parity);
-        (number < step.strips).then_some(next)
-    }
-
-    #[inline(always)]
-    fn next_tile(_: Memory<K>, step: Step<K>) -> Step<K> {
-        let keys = step.keys.after(Memory::<K>::STAGE_BYTES);
-        Step { tile: step.tile + 1, stage: step.stage + 1, keys, ..step }
-    }
-
-    #[inline(always)]
-    unsafe fn leave(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
-        if step.gives_back != 0 && lane.index == 0 {
-            // SAFETY: the warp's one arrival for the stage; it does not read it again.
-            unsafe { mbarrier::arrive(context.memory.stage_empty(step.stage)) };
-        }
-    }
-
-    #[inline(always)]
-    fn last_in_turn_from(context: &Context<'_, K>, warpgroup: u32) -> u32 {
-        let strips = |warpgroup| Self::strips::<K>(context, warpgroup);
-        if K::Mask::ALL_KEYS && strips(warpgroup + 1) < strips(warpgroup) { strips(0) - 1 } else { u32::MAX }
-    }
-
-    #[inline(always)]
-    fn users(context: &Context<'_, K>, stage: u32) -> u32 {
+    pub fn users<K: TmaKernel>(context: &Context<'_, K>, stage: u32) -> u32 {
         let warpgroups = K::WARPGROUPS;
         let (mut strip, mut users) = (warpgroups, 0);
         while strip < 2 * warpgroups {
@@ -207,56 +126,94 @@ impl<K: TmaKernel> Order<K> for WholeHead {
         users
     }
 
+    /// [`super::last_in_turn_from`] of a warpgroup.
     #[inline(always)]
-    fn for_each_strip(context: &Context<'_, K>, mut action: impl FnMut(StripCopy)) {
-        let (mut round, mut pass) = (0, 0);
-        loop {
-            let share = Self::share::<K>(context, round, pass);
-            if share.strips == 0 {
-                return;
-            }
-            let work = context.args.block_work(share.item);
-            let mut warpgroup = 0;
-            while warpgroup < share.strips {
-                action(Self::strip_of(context, share, work, (round, pass), warpgroup));
-                warpgroup += 1;
-            }
-            (round, pass) = (round + pass, pass ^ 1);
+    pub fn last_in_turn_from<K: TmaKernel>(context: &Context<'_, K>, warpgroup: u32) -> u32 {
+        let strips = |warpgroup| Self::strips::<K>(context, warpgroup);
+        if K::Mask::ALL_KEYS && strips(warpgroup + 1) < strips(warpgroup) { strips(0) - 1 } else { u32::MAX }
+    }
+}
+
+impl<K: TmaKernel> Order<K> for WholeHead {
+    type Items = Passes;
+
+    #[inline(always)]
+    fn first_item(context: &Context<'_, K>) -> Option<(BlockWork, u32)> {
+        <Streamed as Order<K>>::first_item(context)
+    }
+
+    #[inline(always)]
+    unsafe fn first_strip(context: &Context<'_, K>, lane: Lane, _: Turns) -> Option<Step<K>> {
+        const {
+            assert!(K::STAGES == 2 * K::WARPGROUPS, "a stage for each tile of a head");
+            assert!(!K::Mask::HAS_BEGIN, "each strip begins with the head's first tile");
+            assert!(!K::ScoreMod::MODIFIES, "no strip says which head it belongs to");
+        }
+        let warpgroup = lane.warp / WARPGROUP_WARPS;
+        let strips = Self::strips::<K>(context, warpgroup);
+        (strips > 0).then(|| Self::start::<K>(context, (0, strips), warpgroup, 0))
+    }
+
+    #[inline(always)]
+    unsafe fn next_strip(context: &Context<'_, K>, Step { strip, ring, .. }: Step<K>) -> Option<Step<K>> {
+        let number = strip.number + 1;
+        // K and V belong to the next head if those of this one were released.
+        let stage_parity = ring.parity ^ strip.releases;
+        let place = Self::other(strip.place, K::WARPGROUPS);
+        let next = Self::start::<K>(context, (number, strip.strips), place, stage_parity);
+        (number < strip.strips).then_some(next)
+    }
+
+    #[inline(always)]
+    fn idle_tiles(_: &Context<'_, K>, _: Step<K>, _: bool) -> u32 {
+        0
+    }
+}
+
+/// The passes of the block through its heads, each with the tiles that are loaded in it.
+pub struct Passes;
+
+impl<K: TmaKernel> Items<K> for Passes {
+    type Item = (Share, BlockWork);
+
+    #[inline(always)]
+    fn new() -> Self {
+        Self
+    }
+
+    #[inline(always)]
+    fn next(&mut self, context: &Context<'_, K>, number: u32) -> Option<(Share, BlockWork)> {
+        let share = WholeHead::share::<K>(context, number / 2, number % 2);
+        (share.strips > 0).then(|| (share, context.args.block_work(share.item)))
+    }
+
+    #[inline(always)]
+    fn strips((share, _): (Share, BlockWork)) -> u32 {
+        share.strips
+    }
+
+    #[inline(always)]
+    fn strip(
+        context: &Context<'_, K>,
+        (Share { first, strips, .. }, work): (Share, BlockWork),
+        number: u32,
+        index: u32,
+    ) -> StripCopy {
+        let pass = number % 2;
+        StripCopy {
+            place: WholeHead::strip(pass, index, K::WARPGROUPS),
+            parity: number / 2 % 2,
+            work,
+            tile: whole(context, (first + if pass == 0 { index } else { strips - 1 - index }) * ROWS),
+            kv_length: context.kv_length,
         }
     }
 
-    /// In each pass its strips, then its tiles.
     #[inline(always)]
-    fn for_each_load(
-        context: &Context<'_, K>,
-        mut load_strip: impl FnMut(StripCopy),
-        mut load_tile: impl FnMut(TileCopy),
-        _: impl FnMut(StripCopy),
-    ) {
-        let (mut round, mut pass, mut head) = (0, 0, 0);
-        let (mut warpgroup, mut tile) = (K::WARPGROUPS, 1);
-        loop {
-            let share = Self::share::<K>(context, round, pass);
-            if share.strips == 0 {
-                return;
-            }
-            let work = context.args.block_work(share.item);
-            while warpgroup < share.strips {
-                load_strip(Self::strip_of(context, share, work, (round, pass), warpgroup));
-                warpgroup += 1;
-            }
-            while tile < Self::tiles_end::<K>(pass) {
-                let (parity, is_first) = (head % 2, head == 0);
-                let first_key = in_maps_of_batch(context.args.of_keys(work)).after(tile * KEYS);
-                load_tile(TileCopy { stage: tile, parity, is_first, first_key, is_outside: false });
-                tile += 1;
-            }
-            warpgroup = 0;
-            if pass == 1 || Self::is_split::<K>(context, round) {
-                tile = 0;
-                head += 1;
-            }
-            (round, pass) = (round + pass, pass ^ 1);
-        }
+    fn tiles(context: &Context<'_, K>, (_, work): (Share, BlockWork), number: u32) -> Tiles {
+        let (round, pass) = (number / 2, number % 2);
+        let is_second = pass == 1 && !WholeHead::is_split::<K>(context, round);
+        let first = if is_second { const { WholeHead::tiles_end::<K>(0) } } else { 0 };
+        Tiles { work, keys: all_keys(context), first, count: WholeHead::tiles_end::<K>(pass) - first }
     }
 }

@@ -1,7 +1,7 @@
 //! The finder warp: it finds the work items of a block in the order of [`contract::packed::longest_first`] and queues them for the
 //! producer, [`ITEMS_AHEAD`] at most.
 
-use super::Item;
+use super::Found;
 use crate::device::attention::Lane;
 use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::sequence::Packed;
@@ -50,7 +50,7 @@ pub unsafe fn find_items<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
 }
 
 /// The entry behind the last item.
-const END: Item = Item { head: 0, tile: StripCopy::END, keys: Rows { begin: 0, length: 0 } };
+const END: Found = Found { head: 0, tile: StripCopy::END, keys: Rows { begin: 0, length: 0 } };
 
 /// Parity of the mbarrier phases of entry `number`.
 #[inline(always)]
@@ -63,8 +63,8 @@ fn parity(number: u32) -> u32 {
 /// # Safety
 /// One thread of the block calls this, for all numbers in order.
 #[inline(always)]
-unsafe fn push<K: TmaKernel>(memory: Memory<K>, number: u32, item: Item) {
-    let Item { head, tile: SequenceTile { sequence, begin, length, first_row }, keys } = item;
+unsafe fn push<K: TmaKernel>(memory: Memory<K>, number: u32, item: Found) {
+    let Found { head, tile: SequenceTile { sequence, begin, length, first_row }, keys } = item;
     let sequence = if K::ScoreMod::MODIFIES { sequence } else { 0 };
     let [tile_address, keys_address] = memory.item(number);
     // SAFETY: initialised mbarriers; the slot is empty behind the wait.
@@ -81,7 +81,7 @@ unsafe fn push<K: TmaKernel>(memory: Memory<K>, number: u32, item: Item) {
 /// # Safety
 /// One thread of the block calls this, for all numbers in order.
 #[inline(always)]
-pub unsafe fn pop<K: TmaKernel>(memory: Memory<K>, number: u32) -> Option<Item> {
+pub unsafe fn pop<K: TmaKernel>(memory: Memory<K>, number: u32) -> Option<Found> {
     let [tile_address, keys_address] = memory.item(number);
     // SAFETY: initialised mbarriers; both halves were written before the wait returned.
     unsafe {
@@ -90,7 +90,7 @@ pub unsafe fn pop<K: TmaKernel>(memory: Memory<K>, number: u32) -> Option<Item> 
         let [keys_begin, keys_length, sequence, _] = memory::load_shared_16(keys_address);
         mbarrier::arrive(memory.item_empty(number));
         let tile = SequenceTile { sequence, begin, length, first_row };
-        let item = Item { head, tile, keys: Rows { begin: keys_begin, length: keys_length } };
+        let item = Found { head, tile, keys: Rows { begin: keys_begin, length: keys_length } };
         (first_row != END.tile.first_row).then_some(item)
     }
 }
@@ -215,7 +215,7 @@ impl Walk {
     /// # Safety
     /// All lanes of a warp call this together.
     #[inline(always)]
-    unsafe fn next<K: TmaKernel>(&mut self, context: &Context<'_, K>, lane: Lane, round: u32) -> Option<Item> {
+    unsafe fn next<K: TmaKernel>(&mut self, context: &Context<'_, K>, lane: Lane, round: u32) -> Option<Found> {
         // SAFETY: the caller's; what decides about loops and returns is the same in all lanes.
         unsafe {
             while self.ahead >= self.all {
@@ -279,13 +279,13 @@ fn sizes_of<K: TmaKernel>(memory: Memory<K>, lane: Lane, first: u32) -> u32 {
 
 /// Item `place` of a sequence among those of a class, heads fastest.
 #[inline(always)]
-fn item<K: TmaKernel>(context: &Context<'_, K>, (class, key): (CostClass, Key), sequence: u32, place: u32) -> Item {
+fn item<K: TmaKernel>(context: &Context<'_, K>, (class, key): (CostClass, Key), sequence: u32, place: u32) -> Found {
     let (before, head) = context.args.heads.divide(place);
     let (rows, keys) = look_up(context, sequence);
     let items = items_of::<K>(size_of((rows, keys)));
     let first_row = items.of(class, key).item(before) * K::WARPGROUPS * ROWS;
     let Rows { begin, length } = rows;
-    Item { head, tile: SequenceTile { sequence, begin, length, first_row }, keys }
+    Found { head, tile: SequenceTile { sequence, begin, length, first_row }, keys }
 }
 
 /// The queries and keys of a sequence.

@@ -2,22 +2,21 @@
 
 mod longest_first;
 
-use super::{Order, Step, Streamed, work_item};
+use super::{Items, Order, Step, Streamed, Strip, Tiles, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::other_rows::{self, Share};
 use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::sequence::{Packed, Sequence};
 use crate::device::codegen::thread;
-use crate::device::hidden;
 use crate::device::ptx::wgmma::Descriptor;
 use crate::device::ptx::{mbarrier, memory};
 use crate::device::sm90::tma::context::Context;
-use crate::device::sm90::tma::copies::{StripCopy, TileCopy};
+use crate::device::sm90::tma::copies::StripCopy;
 use crate::device::sm90::tma::epilogue;
-use crate::device::sm90::tma::kernel::{KEYS, ROWS, TmaKernel};
-use crate::device::sm90::tma::mapped::keys_in_maps;
+use crate::device::sm90::tma::kernel::{ROWS, TmaKernel};
 use crate::device::sm90::tma::memory::Memory;
+use crate::device::sm90::tma::ring::Ring;
 use crate::device::sm90::tma::turns::Turns;
 use contract::config::{WARP_SIZE, WARPGROUP_WARPS};
 use contract::geometry::BlockWork;
@@ -32,9 +31,9 @@ use contract::packed::{Rows, SequenceTile};
 /// neither copied nor computed: its warpgroup lets the item's tiles and its own turns pass.
 pub struct PackedStreamed;
 
-/// A work item.
+/// A found item.
 #[derive(Clone, Copy)]
-struct Item {
+pub struct Found {
     /// Its head.
     head: u32,
     /// Its first strip.
@@ -46,12 +45,12 @@ struct Item {
 impl PackedStreamed {
     /// The block's next item from `round` on; `round` is then the one behind it.
     #[inline(always)]
-    fn find<K: TmaKernel>(context: &Context<'_, K>, round: &mut u32) -> Option<Item> {
+    fn find<K: TmaKernel>(context: &Context<'_, K>, round: &mut u32) -> Option<Found> {
         loop {
             let work = Packed::work(context.args, Self::ORDER, work_item(context, Self::ORDER, *round)?);
             *round += 1;
             if let Some(tile) = Packed::tile(context.args, work, K::WARPGROUPS * ROWS) {
-                return Some(Item { head: work.head, tile, keys: Packed::keys(context.args, tile) });
+                return Some(Found { head: work.head, tile, keys: Packed::keys(context.args, tile) });
             }
         }
     }
@@ -61,7 +60,7 @@ impl PackedStreamed {
 
     /// Index of a warpgroup's strip in shared memory.
     #[inline(always)]
-    fn slot(warpgroup: u32, warpgroups: u32, number: u32) -> u32 {
+    fn place(warpgroup: u32, warpgroups: u32, number: u32) -> u32 {
         number % 2 * warpgroups + warpgroup
     }
 
@@ -80,44 +79,25 @@ impl PackedStreamed {
         }
     }
 
-    /// Strip `place` of item number `number`.
-    #[inline(always)]
-    fn strip_of(
-        work: BlockWork,
-        (item, keys): (SequenceTile, Rows),
-        number: u32,
-        place: u32,
-        warpgroups: u32,
-    ) -> StripCopy {
-        StripCopy {
-            // The permutation of the warpgroups is its own inverse.
-            strip: Self::slot(Streamed::place(place, warpgroups, number), warpgroups, number),
-            parity: Self::parity(number),
-            work,
-            tile: SequenceTile { first_row: item.first_row + place * ROWS, ..item },
-            kv_length: keys.length,
-        }
-    }
-
     /// The strip of a warpgroup, from the producer's description.
     ///
     /// # Safety
     /// The strip's Q has arrived, and its place has not been released.
     #[inline(always)]
     unsafe fn told<K: TmaKernel>(memory: Memory<K>, warpgroup: u32, number: u32) -> StripCopy {
-        let strip = Self::slot(warpgroup, K::WARPGROUPS, number);
+        let place = Self::place(warpgroup, K::WARPGROUPS, number);
         // SAFETY: the producer wrote all of it before it arrived at the mbarrier of Q.
         let ([head, begin, length, first_row], kv_length) = unsafe {
-            (memory::load_shared_16(memory.strip_tile(strip)), memory::load_shared_4(memory.strip_keys(strip)))
+            (memory::load_shared_16(memory.strip_tile(place)), memory::load_shared_4(memory.strip_keys(place)))
         };
         let sequence = match K::ScoreMod::MODIFIES {
             // SAFETY: likewise.
-            true => unsafe { memory::load_shared_4(memory.strip_sequence(strip)) },
+            true => unsafe { memory::load_shared_4(memory.strip_sequence(place)) },
             false => 0,
         };
         let work = BlockWork { batch: 0, head, query_tile: 0 };
         let tile = SequenceTile { sequence, begin, length, first_row };
-        StripCopy { strip, parity: Self::parity(number), work, tile, kv_length }
+        StripCopy { place, parity: Self::parity(number), work, tile, kv_length }
     }
 
     /// [`Self::told`], after waiting for Q.
@@ -126,10 +106,10 @@ impl PackedStreamed {
     /// All lanes of the warp call this together; the strip's place has not been released.
     #[inline(always)]
     unsafe fn wait_until_told<K: TmaKernel>(memory: Memory<K>, warpgroup: u32, number: u32) -> StripCopy {
-        let strip = Self::slot(warpgroup, K::WARPGROUPS, number);
+        let place = Self::place(warpgroup, K::WARPGROUPS, number);
         // SAFETY: an initialised mbarrier; the strip has not been released.
         unsafe {
-            mbarrier::wait(memory.strip_full(strip), Self::parity(number));
+            mbarrier::wait(memory.strip_full(place), Self::parity(number));
             Self::told(memory, warpgroup, number)
         }
     }
@@ -137,40 +117,33 @@ impl PackedStreamed {
     /// The tiles of the item that contains `strip` of a warpgroup.
     #[inline(always)]
     fn tiles_around<K: TmaKernel>(context: &Context<'_, K>, strip: StripCopy, warpgroup: u32, number: u32) -> u32 {
-        let behind = K::WARPGROUPS - Streamed::place(warpgroup, K::WARPGROUPS, number);
+        let behind = K::WARPGROUPS - Streamed::mirrored(warpgroup, K::WARPGROUPS, number);
         let position = Self::position(context, strip.tile, strip.kv_length);
         Streamed::tiles(context, position.wrapping_add(behind * ROWS), strip.kv_length)
     }
 
-    /// The first step of a strip of item number `number`, whose first tile is at the given stage.
+    /// The first step of a strip of item number `number`, whose first tile is at the given position.
     #[inline(always)]
-    fn start<K: TmaKernel>(
-        context: &Context<'_, K>,
-        copy: StripCopy,
-        number: u32,
-        (stage, stage_parity): (u32, u32),
-    ) -> Step<K> {
-        let StripCopy { strip, parity, tile, kv_length, .. } = copy;
+    fn start<K: TmaKernel>(context: &Context<'_, K>, copy: StripCopy, number: u32, ring: Ring<K>) -> Step<K> {
+        let StripCopy { place, parity, work, tile, kv_length } = copy;
         let position = Self::position(context, tile, kv_length);
         let tiles = Streamed::tiles(context, position.wrapping_add(ROWS), kv_length);
-        let first_tile = Streamed::first_tile(context, position);
-        Step {
+        let strip = Strip {
             number,
+            work,
+            sequence: tile.sequence,
             kv_length,
-            strips: 0,
             first_row: position,
-            strip,
-            queries: Descriptor::new(context.memory.strip(strip).address()),
-            tile: first_tile,
-            first_tile,
+            place,
+            parity,
+            queries: Descriptor::new(context.memory.strip(place).address()),
+            first_tile: Streamed::first_tile(context, position),
             last_tile: tiles - 1,
-            idle_tiles: Self::tiles_around(context, copy, strip % K::WARPGROUPS, number) - tiles,
-            stage,
-            keys: Descriptor::new(context.memory.keys(stage).address()),
-            stage_parity,
-            strip_parity: parity,
-            gives_back: 1,
-        }
+            idle_tiles: Self::tiles_around(context, copy, place % K::WARPGROUPS, number) - tiles,
+            strips: 0,
+            releases: 1,
+        };
+        strip.begin(context.memory, ring)
     }
 
     /// The first step from item number `number` on. Strips without rows are released at once, and their tiles passed over.
@@ -183,7 +156,7 @@ impl PackedStreamed {
         lane: Lane,
         turns: Turns,
         mut number: u32,
-        mut place: (u32, u32),
+        mut ring: Ring<K>,
     ) -> Option<Step<K>> {
         let warpgroup = lane.warp / WARPGROUP_WARPS;
         // SAFETY: the warpgroup is here and holds nothing; strips without rows are not computed, and their tiles not read.
@@ -195,15 +168,13 @@ impl PackedStreamed {
                     return None;
                 }
                 if K::WARPGROUPS == 1 || strip.has_rows() {
-                    return Some(Self::start::<K>(context, strip, number, place));
+                    return Some(Self::start::<K>(context, strip, number, ring));
                 }
                 let mut tiles = Self::tiles_around(context, strip, warpgroup, number);
-                epilogue::leave_nothing(context.memory, strip.strip, lane);
+                epilogue::leave_nothing(context.memory, strip.place, lane);
                 while tiles > 0 {
-                    turns.wait();
-                    turns.pass();
-                    Self::let_pass(context.memory, place, lane);
-                    place = Streamed::advance::<K>(place, 1);
+                    ring.pass_over(context.memory, turns, lane.index);
+                    ring = ring.advance(1);
                     tiles -= 1;
                 }
                 number += 1;
@@ -211,56 +182,34 @@ impl PackedStreamed {
         }
     }
 
-    /// Releases a tile that the warp does not read.
-    ///
-    /// # Safety
-    /// All lanes of the warp call this together, for the stages in order.
-    #[inline(always)]
-    unsafe fn let_pass<K: TmaKernel>(memory: Memory<K>, (stage, parity): (u32, u32), lane: Lane) {
-        // SAFETY: the warp's one arrival for the stage, after a wait: until the tile has arrived, the mbarrier may still count
-        // arrivals for the previous tile.
-        unsafe {
-            mbarrier::wait(memory.stage_full(stage), parity);
-            // Recomputed: with a lane known from outside of the surrounding loop, the compiler would duplicate the loop for the arriving
-            // lane and the others, and each would wait alone at the barriers in it.
-            if hidden::again(lane.index) == 0 {
-                mbarrier::arrive(memory.stage_empty(stage));
-            }
-        }
-    }
-
     /// The stage after those of a step's item; the step is the last of its strip.
     #[inline(always)]
-    fn behind<K: TmaKernel>(step: Step<K>) -> (u32, u32) {
-        Streamed::advance::<K>((step.stage, step.stage_parity), step.idle_tiles + 1)
+    fn behind<K: TmaKernel>(step: Step<K>) -> Ring<K> {
+        step.ring.advance(step.strip.idle_tiles + 1)
     }
 }
 
 impl<K: TmaKernel> Order<K> for PackedStreamed {
+    type Items = FoundItems;
+
     #[inline(always)]
-    fn first_item(context: &Context<'_, K>) -> Option<(BlockWork, u32)> {
-        <Streamed as Order<K>>::first_item(context)
+    fn first_item(_: &Context<'_, K>) -> Option<(BlockWork, u32)> {
+        None
     }
 
     #[inline(always)]
-    unsafe fn first(context: &Context<'_, K>, lane: Lane, turns: Turns) -> Option<Step<K>> {
+    unsafe fn first_strip(context: &Context<'_, K>, lane: Lane, turns: Turns) -> Option<Step<K>> {
         const {
             assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass");
             assert!(K::WARPGROUPS == 1 || !K::Mask::HAS_BEGIN, "nobody lets the tiles before a strip's first pass");
         }
         // SAFETY: the warpgroup is here, before anything else.
-        unsafe { Self::from::<K>(context, lane, turns, 0, (0, 0)) }
-    }
-
-    #[inline(always)]
-    fn copy_of(context: &Context<'_, K>, step: Step<K>) -> StripCopy {
-        // SAFETY: the step's Q has arrived, and its strip is released only after this.
-        unsafe { Self::told(context.memory, step.strip % K::WARPGROUPS, step.number) }
+        unsafe { Self::from::<K>(context, lane, turns, 0, Ring::START) }
     }
 
     #[inline(always)]
     unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>> {
-        let (number, warpgroup) = (step.number + 1, step.strip % K::WARPGROUPS);
+        let (number, warpgroup) = (step.strip.number + 1, step.strip.place % K::WARPGROUPS);
         // SAFETY: the warpgroup is here; the place of the strip is released only after the step.
         let strip = unsafe { Self::wait_until_told(context.memory, warpgroup, number) };
         let start = || Self::start::<K>(context, strip, number, Self::behind::<K>(step));
@@ -270,142 +219,134 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
     #[inline(always)]
     unsafe fn resume(context: &Context<'_, K>, step: Step<K>, lane: Lane, turns: Turns) -> Option<Step<K>> {
         // SAFETY: the warpgroup is here after the last step, whose tiles it has released.
-        unsafe { Self::from::<K>(context, lane, turns, step.number + 1, Self::behind::<K>(step)) }
+        unsafe { Self::from::<K>(context, lane, turns, step.strip.number + 1, Self::behind::<K>(step)) }
     }
 
     #[inline(always)]
-    fn next_tile(memory: Memory<K>, step: Step<K>) -> Step<K> {
-        <Streamed as Order<K>>::next_tile(memory, step)
+    fn idle_tiles(_: &Context<'_, K>, step: Step<K>, _: bool) -> u32 {
+        // With the full mask all strips of an item are equally long.
+        if !K::Mask::ALL_KEYS && step.is_last() { step.strip.idle_tiles } else { 0 }
     }
 
-    #[inline(always)]
-    unsafe fn leave(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
-        let memory = context.memory;
-        let mut place = (step.stage, step.stage_parity);
-        let mut idle = if step.is_last() { step.idle_tiles } else { 0 };
-        // SAFETY: the warp's one arrival for the stage, which it does not read again; it has not read the others at all.
-        unsafe {
-            if lane.index == 0 {
-                mbarrier::arrive(memory.stage_empty(place.0));
-            }
-            while idle > 0 {
-                place = Streamed::advance::<K>(place, 1);
-                Self::let_pass(memory, place, lane);
-                idle -= 1;
-            }
-        }
-    }
-
+    /// As the producer describes them.
     #[inline(always)]
     fn for_each_strip(context: &Context<'_, K>, mut action: impl FnMut(StripCopy)) {
         let mut number = 0;
         loop {
-            let mut place = 0;
-            while place < K::WARPGROUPS {
-                let warpgroup = Streamed::place(place, K::WARPGROUPS, number);
+            let mut index = 0;
+            while index < K::WARPGROUPS {
+                let warpgroup = Streamed::mirrored(index, K::WARPGROUPS, number);
                 // SAFETY: the storing warp is together, and releases the place in `action`.
                 let strip = unsafe { Self::wait_until_told(context.memory, warpgroup, number) };
                 if strip.is_end() {
                     return;
                 }
                 action(strip);
-                place += 1;
+                index += 1;
             }
             number += 1;
         }
-    }
-
-    #[inline(always)]
-    unsafe fn prefetch_lengths(context: &Context<'_, K>, lane: Lane) {
-        // SAFETY: the caller's.
-        unsafe { Packed::prefetch_lengths(context.args, lane) };
-    }
-
-    #[inline(always)]
-    unsafe fn find_items(context: &Context<'_, K>, lane: Lane) {
-        if longest_first::is_used(context) {
-            // SAFETY: the caller's.
-            unsafe { longest_first::find_items(context, lane) };
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn clear_other_rows(context: &Context<'_, K>, lane: Lane) {
-        let args = context.args;
-        let all = Packed::rows_of_all(args);
-        let share = Share { number: thread::block_idx_x(), of: thread::grid_dim_x() };
-        let mut head = 0;
-        while other_rows::are_there(args, all) && head < args.heads.get().get() {
-            // SAFETY: the caller's; each block calls this once.
-            unsafe { other_rows::clear(args, all, head, share, (lane.index, WARP_SIZE)) };
-            head += 1;
-        }
-    }
-
-    #[inline(always)]
-    fn for_each_load(
-        context: &Context<'_, K>,
-        mut load_strip: impl FnMut(StripCopy),
-        mut load_tile: impl FnMut(TileCopy),
-        mut prefetch_strip: impl FnMut(StripCopy),
-    ) {
-        let (mut round, mut number) = (0, 0);
-        let (mut stage, mut is_first) = ((0, 0), true);
-        let mut next_item = |number| match longest_first::is_used(context) {
-            // SAFETY: the one thread that copies pops all items, in order.
-            true => unsafe { longest_first::pop(context.memory, number) },
-            false => Self::find(context, &mut round),
-        };
-        while let Some(Item { head, tile: first, keys }) = next_item(number) {
-            let work = BlockWork { batch: 0, head, query_tile: 0 };
-            let strip_of = |place| Self::strip_of(work, (first, keys), number, place, K::WARPGROUPS);
-            let in_maps = keys_in_maps(context.args, work, keys);
-            let position = Self::position(context, first, keys.length);
-            let first_tile = Streamed::first_tile(context, position);
-            let item_end = position.wrapping_add(K::WARPGROUPS * ROWS);
-            let tiles = Streamed::tiles(context, item_end, keys.length) - first_tile;
-            let mut tile = 0;
-            let mut load_tiles = |end| {
-                while tile < end {
-                    let key = (first_tile + tile) * KEYS;
-                    let (first_key, is_outside) = (in_maps.after(key), key >= keys.length);
-                    load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key, is_outside });
-                    stage = Streamed::advance::<K>(stage, 1);
-                    is_first &= stage.0 != 0;
-                    tile += 1;
-                }
-            };
-            if K::OVERLAPS_STRIPS && Streamed::tiles_ahead::<K>(tiles) > 0 {
-                for_each_place::<K>(|place| {
-                    // A box wholly outside the map is fetched from where the map begins, before the tensor. That memory may not be
-                    // mapped, and then the prefetch takes some 100 µs.
-                    if strip_of(place).has_rows() {
-                        prefetch_strip(strip_of(place));
-                    }
-                });
-            }
-            if K::TILES_AHEAD > 0 {
-                load_tiles(Streamed::tiles_ahead::<K>(tiles));
-            }
-            for_each_place::<K>(|place| load_strip(strip_of(place)));
-            load_tiles(tiles);
-            number += 1;
-        }
-        let work = BlockWork { batch: 0, head: 0, query_tile: 0 };
-        let nothing = (SequenceTile { first_row: 0, ..StripCopy::END }, Rows { begin: 0, length: 0 });
-        for_each_place::<K>(|place| {
-            let strip = Self::strip_of(work, nothing, number, place, K::WARPGROUPS);
-            load_strip(StripCopy { tile: StripCopy::END, ..strip });
-        });
     }
 }
 
-/// Does `action` for each strip of an item.
+/// The items of the block.
+pub struct FoundItems {
+    /// The next round in which the producer looks for an item itself.
+    round: u32,
+}
+
+impl<K: TmaKernel> Items<K> for FoundItems {
+    type Item = Found;
+
+    #[inline(always)]
+    fn new() -> Self {
+        Self { round: 0 }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, context: &Context<'_, K>, number: u32) -> Option<Found> {
+        match longest_first::is_used(context) {
+            // SAFETY: the one thread that copies pops all items, in order.
+            true => unsafe { longest_first::pop(context.memory, number) },
+            false => PackedStreamed::find(context, &mut self.round),
+        }
+    }
+
+    #[inline(always)]
+    fn strips(_: Found) -> u32 {
+        K::WARPGROUPS
+    }
+
+    #[inline(always)]
+    fn strip(_: &Context<'_, K>, Found { head, tile, keys }: Found, number: u32, index: u32) -> StripCopy {
+        // The permutation of the warpgroups is its own inverse.
+        let warpgroup = Streamed::mirrored(index, K::WARPGROUPS, number);
+        StripCopy {
+            place: PackedStreamed::place(warpgroup, K::WARPGROUPS, number),
+            parity: PackedStreamed::parity(number),
+            work: BlockWork { batch: 0, head, query_tile: 0 },
+            tile: SequenceTile { first_row: tile.first_row + index * ROWS, ..tile },
+            kv_length: keys.length,
+        }
+    }
+
+    #[inline(always)]
+    fn tiles(context: &Context<'_, K>, Found { head, tile, keys }: Found, _: u32) -> Tiles {
+        let position = PackedStreamed::position(context, tile, keys.length);
+        let first = Streamed::first_tile(context, position);
+        let end = Streamed::tiles(context, position.wrapping_add(K::WARPGROUPS * ROWS), keys.length);
+        Tiles { work: BlockWork { batch: 0, head, query_tile: 0 }, keys, first, count: end - first }
+    }
+}
+
+/// The description of a strip behind the last item.
 #[inline(always)]
-fn for_each_place<K: TmaKernel>(mut action: impl FnMut(u32)) {
-    let mut place = 0;
-    while place < K::WARPGROUPS {
-        action(place);
-        place += 1;
+pub fn end_mark<K: TmaKernel>(number: u32, index: u32) -> StripCopy {
+    let warpgroup = Streamed::mirrored(index, K::WARPGROUPS, number);
+    StripCopy {
+        place: PackedStreamed::place(warpgroup, K::WARPGROUPS, number),
+        parity: PackedStreamed::parity(number),
+        work: BlockWork { batch: 0, head: 0, query_tile: 0 },
+        tile: StripCopy::END,
+        kv_length: 0,
+    }
+}
+
+/// Prefetches what [`find_items`] or the producer will look up. Called first: the previous grid may still be running.
+///
+/// # Safety
+/// All lanes of one warp of the block call this together.
+#[inline(always)]
+pub unsafe fn prefetch_lengths<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
+    // SAFETY: the caller's.
+    unsafe { Packed::prefetch_lengths(context.args, lane) };
+}
+
+/// Finds the items of the block, if the producer does not.
+///
+/// # Safety
+/// All lanes of one warp of the block call this together.
+#[inline(always)]
+pub unsafe fn find_items<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
+    if longest_first::is_used(context) {
+        // SAFETY: the caller's.
+        unsafe { longest_first::find_items(context, lane) };
+    }
+}
+
+/// Clears the block's share of the rows that belong to no sequence.
+///
+/// # Safety
+/// All lanes of one warp of each block call this together, once.
+#[inline(always)]
+pub unsafe fn clear_other_rows<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
+    let args = context.args;
+    let all = Packed::rows_of_all(args);
+    let share = Share { number: thread::block_idx_x(), of: thread::grid_dim_x() };
+    let mut head = 0;
+    while other_rows::are_there(args, all) && head < args.heads.get().get() {
+        // SAFETY: the caller's; each block calls this once.
+        unsafe { other_rows::clear(args, all, head, share, (lane.index, WARP_SIZE)) };
+        head += 1;
     }
 }
