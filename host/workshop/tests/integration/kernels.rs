@@ -3,7 +3,7 @@
 use contract::args::Strides;
 use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
-use contract::problem::{Problem, Shape};
+use contract::problem::{Problem, Shape, Window};
 use contract::view::{Layout, View, Views};
 use workshop::element::{Bits, Encoding};
 use workshop::forward::Forward;
@@ -178,6 +178,41 @@ fn first_keys_may_have_no_weight() {
             .for_each(|first| *first = problem.element().encode(f64::NEG_INFINITY));
         let inputs = Inputs::new(problem, filled(4.0), keys, v.clone()).unwrap();
         Case::new(inputs, Distribution::MinusInfinityScores).assert_right_in(true, is_made_for(sequence));
+    }
+}
+
+/// O of a row that attends to one key is V of that key, to the bit, and its LSE is the score: a backward computes P = 2^(score − LSE) from it,
+/// and sums errors of P over all rows.
+#[test]
+fn a_row_with_one_key_gets_its_v_and_an_exact_lse() {
+    const ROWS: u32 = 70;
+    let limits = [
+        (Mask::Full, Window::UNLIMITED, 1, ROWS),
+        (Mask::Causal, Window::CAUSAL, ROWS, 1),
+        (Mask::Window, Window { left: Some(0), right: Some(0) }, ROWS, ROWS),
+    ];
+    for ((mask, window, keys, rows), head_dim) in limits.into_iter().flat_map(|of| [32, 64, 96, 128].map(|d| (of, d))) {
+        for element in Element::ALL {
+            let shape = Shape::new(1, 1, ROWS).with_kv_sequence(keys).with_head_dim(head_dim);
+            let problem = Problem::new(shape, mask, Layout::Bhsd).unwrap().with_window(window).with_element(element);
+            let inputs = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
+            let [q, k, v] = inputs.storages().map(|of| of.chunks_exact(inputs.columns()).collect::<Vec<_>>());
+            for (entry, module) in entries(&problem) {
+                let mut executor = executor();
+                let mut forward = Forward::prepare(executor.as_mut(), module, entry, &inputs, true).unwrap();
+                let outputs = forward.execute().unwrap().outputs;
+                let lse = outputs.lse.expect("it was asked for");
+                for row in 0..rows as usize {
+                    let key = if keys == 1 { 0 } else { row };
+                    let place = format!("{}: row {row} of D = {head_dim}", entry.name);
+                    assert_eq!(outputs.o[row * inputs.columns()..][..inputs.columns()], *v[key], "O of {place}");
+                    let products = q[row].iter().zip(k[key]).map(|(&q, &k)| element.decode(q) * element.decode(k));
+                    let score = products.sum::<f64>() * problem.scale();
+                    let error = (f64::from(lse[row]) - score).abs();
+                    assert!(error <= 1e-5, "LSE of {place}: {error:e} from the score {score}");
+                }
+            }
+        }
     }
 }
 

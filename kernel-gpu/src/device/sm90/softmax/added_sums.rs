@@ -9,8 +9,6 @@ use core::marker::PhantomData;
 use super::{FirstShift, Softmax, StepKind, Watch, fragment_under_shift, under_shift};
 use crate::device::attention::head_dim::HeadDim;
 use crate::device::attention::kernel::Kernel;
-use crate::device::attention::mask::Mask;
-use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::softmax::{
     Statistics, across_quad, finite_or_zero, probabilities_of_row, raised_to_row_max,
 };
@@ -62,17 +60,19 @@ impl<K: Kernel> AddedSums<K> {
         step: StepKind,
         rescale: impl FnMut(usize, f32),
     ) {
-        let mut probabilities = *scores;
-        let mut sums = Sums::NOTHING;
-        unrolled!(at most 8; for n in N_TILES => {
-            probabilities[0][n] = fragment_under_shift(scores[0][n], self.minus_shift, scale_log2, &mut sums);
-        });
         // SAFETY: the caller has the warp together.
         unsafe {
-            if Self::are_sound(sums, step) {
-                self.add(sums);
-                *scores = probabilities;
-                return;
+            if !step.begins_under_row_max(Self::FIRST_SHIFT) {
+                let mut probabilities = *scores;
+                let mut sums = Sums::NOTHING;
+                unrolled!(at most 8; for n in N_TILES => {
+                    probabilities[0][n] = fragment_under_shift(scores[0][n], self.minus_shift, scale_log2, &mut sums);
+                });
+                if Self::are_sound(sums, step.first) {
+                    self.add(sums);
+                    *scores = probabilities;
+                    return;
+                }
             }
             self.under_row_max(scores, scale_log2, step.first, rescale);
         }
@@ -83,25 +83,13 @@ impl<K: Kernel> AddedSums<K> {
     /// # Safety
     /// As for [`Softmax::probabilities`].
     #[inline(always)]
-    unsafe fn are_sound(Sums(sums): Sums, StepKind { first, masked }: StepKind) -> bool {
+    unsafe fn are_sound(Sums(sums): Sums, first: bool) -> bool {
         let begins_under_zero = const { matches!(Self::FIRST_SHIFT, FirstShift::Zero) };
         // The sum of both is NaN if one is, and comparisons with NaN are false.
         let no_overflow = sums[0] + sums[1] <= K::Element::LARGEST_SUM;
-        let not_small = |sums: [f32; ROWS_PER_LANE]| math::min(sums[0], sums[1]) >= K::Element::SMALLEST_FIRST_SUM;
+        let not_small = math::min(sums[0], sums[1]) >= K::Element::SMALLEST_FIRST_SUM;
         // SAFETY: the caller has the warp together.
-        unsafe {
-            if vote::all(no_overflow & (!begins_under_zero || !first | not_small(sums))) {
-                return true;
-            }
-            // All columns of a lane may be masked, but not all of the row. Where scores are changed, there are no registers for this.
-            let largest = |sum| across_quad(sum, math::max);
-            masked
-                && begins_under_zero
-                && !K::Mask::ALL_KEYS
-                && !K::ScoreMod::MODIFIES
-                && first
-                && vote::all(no_overflow & not_small([largest(sums[0]), largest(sums[1])]))
-        }
+        unsafe { vote::all(no_overflow & (!begins_under_zero || !first | not_small)) }
     }
 
     /// Adds the sums of a step under the current shift.
@@ -163,12 +151,12 @@ impl<K: Kernel> Softmax<K> for AddedSums<K> {
     ) -> Probabilities<K_STEPS> {
         // SAFETY: the caller has the warp together.
         unsafe {
-            // Always so. Without a branch here, LLVM orders the instructions of every kernel that calls this otherwise.
-            if K::HeadDim::COLUMNS > 0 {
+            // The first condition always holds. Without it, LLVM orders the instructions of every kernel that guesses otherwise.
+            if K::HeadDim::COLUMNS > 0 && !step.begins_under_row_max(Self::FIRST_SHIFT) {
                 let mut sums = Sums::NOTHING;
                 let probabilities =
                     under_shift::<K::Element, N_TILES, K_STEPS>(scores, self.minus_shift, scale_log2, &mut sums);
-                if Self::are_sound(sums, step) {
+                if Self::are_sound(sums, step.first) {
                     self.add(sums);
                     return probabilities;
                 }

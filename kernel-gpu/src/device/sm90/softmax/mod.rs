@@ -72,8 +72,22 @@ pub enum FirstShift {
     Guess,
     /// The row max of its first step.
     RowMax,
-    /// 0. The first step is sound only if every row has a p that is not small, so that no p that matters is lost to underflow.
+    /// 0, or the row max if the first step is masked. The first step under 0 is sound only if every row has a p that is not small, so that
+    /// no p that matters is lost to underflow.
     Zero,
+}
+
+impl StepKind {
+    /// Whether this step computes p under the row maxima. So it is where a row may have few keys, all in this step: the p of its largest score
+    /// is 1 then. O of a row with a single key is V, and its LSE is exact, on which the gradient of V depends.
+    #[inline(always)]
+    fn begins_under_row_max(self, first_shift: FirstShift) -> bool {
+        match first_shift {
+            FirstShift::Guess => false,
+            FirstShift::RowMax => self.first,
+            FirstShift::Zero => self.first & self.masked,
+        }
+    }
 }
 
 /// What looks at probabilities while they are computed.

@@ -9,9 +9,7 @@ use core::marker::PhantomData;
 use super::{FirstShift, Softmax, StepKind, Watch, under_shift};
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
-use crate::device::attention::softmax::{
-    Statistics, across_quad, finite_or_zero, probabilities_of_row, raised_to_row_max,
-};
+use crate::device::attention::softmax::{Statistics, finite_or_zero, probabilities_of_row, raised_to_row_max};
 use crate::device::attention::{ROWS_PER_LANE, Scores};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
@@ -36,19 +34,6 @@ struct Largest<E>([u32; ROWS_PER_LANE], PhantomData<E>);
 impl<E: Element> Largest<E> {
     /// Before any p.
     const NOTHING: Self = Self([0; ROWS_PER_LANE], PhantomData);
-
-    /// The largest of all lanes that share a row.
-    ///
-    /// # Safety
-    /// The whole warp calls this together.
-    #[inline(always)]
-    unsafe fn of_rows(&self) -> Self {
-        let Self([upper, lower], _) = *self;
-        let larger = |a: f32, b: f32| f32::from_bits(E::larger(a.to_bits(), b.to_bits()));
-        // SAFETY: the caller has the warp together.
-        let of_row = |largest| unsafe { across_quad(f32::from_bits(largest), larger).to_bits() };
-        Self([of_row(upper), of_row(lower)], PhantomData)
-    }
 }
 
 impl<E: Element> Watch for Largest<E> {
@@ -60,8 +45,7 @@ impl<E: Element> Watch for Largest<E> {
 }
 
 impl<K: Kernel> ProductSums<K> {
-    /// The shift under which a strip begins. The row max where a row may not attend to the first keys, so that none is guessed: the p of
-    /// the largest score is a power of two then, and LSE of a row with a single key is exact, whose gradient depends on that.
+    /// The shift under which a strip begins. The row max where a row may not attend to the first keys, so that none is guessed.
     const FIRST_SHIFT: FirstShift = if K::GUESSES_SHIFTS {
         FirstShift::Guess
     } else if K::Mask::HAS_BEGIN {
@@ -131,23 +115,20 @@ impl<K: Kernel> Softmax<K> for ProductSums<K> {
         &mut self,
         scores: &mut Scores<1, N_TILES>,
         scale_log2: f32,
-        StepKind { first, .. }: StepKind,
+        step: StepKind,
         rescale: impl FnMut(usize, f32),
     ) -> Probabilities<K_STEPS> {
         // SAFETY: the caller has the warp together.
         unsafe {
-            if !(Self::BEGINS_UNDER_MAXIMA && first) {
+            if !step.begins_under_row_max(Self::FIRST_SHIFT) {
                 let mut largest = Largest::NOTHING;
                 let probabilities =
                     under_shift::<K::Element, N_TILES, K_STEPS>(scores, self.minus_shift, scale_log2, &mut largest);
-                // All columns of a lane may be masked, but not all of the row.
-                if vote::all(Self::are_sound(&largest, first))
-                    || Self::BEGINS_UNDER_ZERO && vote::all(Self::are_sound(&largest.of_rows(), first))
-                {
+                if vote::all(Self::are_sound(&largest, step.first)) {
                     return probabilities;
                 }
             }
-            self.under_row_max(scores, scale_log2, first, rescale);
+            self.under_row_max(scores, scale_log2, step.first, rescale);
         }
         probabilities::pack::<K::Element, _, _>(scores)
     }
