@@ -1,5 +1,5 @@
 // Copies of tiles from global to shared memory by all threads of a block, 16 bytes each at a time
-// (kernel-gpu/src/device/attention/copy.rs, head_rows.rs).
+// (kernel-gpu/src/device/forward/sm80/copy.rs, head_rows.rs).
 #pragma once
 
 #include "layout.cuh"

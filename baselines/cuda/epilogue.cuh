@@ -1,4 +1,4 @@
-// Normalisation and the stores of O and LSE (kernel-gpu/src/device/attention/epilogue.rs).
+// Normalisation and the stores of O and LSE (kernel-gpu/src/device/forward/sm80/epilogue.rs).
 #pragma once
 
 #include "copy.cuh"

@@ -1,4 +1,4 @@
-// The forward kernel: kernel-gpu/src/device/sm80/forward.rs in CUDA C++, to be read beside it.
+// The forward kernel: kernel-gpu/src/device/forward/sm80/forward.rs in CUDA C++, to be read beside it.
 //
 // One block computes BLOCK_M query rows of one head; each warp owns strips of 16 of them. K and V pass through shared
 // memory in STAGES stages of BLOCK_N keys. Launch bounds are added to the PTX, as they are for the Rust kernels.

@@ -1,5 +1,5 @@
 // What the files of the kernel share: sizes, where a lane stands, the shared tile, the block's part of the problem
-// (kernel-gpu/src: device/attention/lane.rs, shared_tile.rs; kernel-gpu/contract/src: geometry.rs, dealing.rs).
+// (kernel-gpu/src: device/lane.rs, shared_tile.rs; kernel-gpu/contract/src: geometry.rs, dealing.rs).
 #pragma once
 
 #include <cstdint>

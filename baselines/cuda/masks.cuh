@@ -1,4 +1,4 @@
-// Sequence lengths and masks as types (kernel-gpu/src/device/attention/sequence.rs, mask.rs).
+// Sequence lengths and masks as types (kernel-gpu/src/device/sequence/mod.rs, mask.rs).
 #pragma once
 
 #include <cstdint>

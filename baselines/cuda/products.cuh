@@ -1,5 +1,5 @@
 // The matrix products of one warp with 16 keys at a time: S = Q·Kᵀ, O += P·V, and l += P·1
-// (kernel-gpu/src/device/sm80/products.rs).
+// (kernel-gpu/src/device/forward/sm80/products.rs).
 #pragma once
 
 #include "layout.cuh"

@@ -1,5 +1,5 @@
-// Softmax under shifts that are chosen before the first probability (kernel-gpu/src/device/attention/shifts.rs), and the
-// mask (kernel-gpu/src/device/attention/softmax.rs).
+// Softmax under shifts that are chosen before the first probability (kernel-gpu/src/device/forward/sm80/shifts.rs), and the
+// mask (kernel-gpu/src/device/softmax/mod.rs).
 //
 // With c = scale · log₂e and unscaled scores s: p = 2^(c·s − shift) for any shift, as long as no p overflows fp16.
 #pragma once

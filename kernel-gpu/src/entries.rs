@@ -21,10 +21,10 @@ macro_rules! kernel_of {
 /// The score modifications of an entry, from the text after the mask in its variant's line.
 macro_rules! score_mod_of {
     ([], $kind:ident, $sequence:ty) => {
-        score_mod::Unmodified
+        scores::Unmodified
     };
     ([Modified], Sm90Tma, $sequence:ty) => {
-        score_mod::Modified<
+        scores::Modified<
             <bias::Tiles<
                 { TILE.bias_bytes() > 0 },
                 { TILE.behind_items() },
@@ -33,7 +33,7 @@ macro_rules! score_mod_of {
         >
     };
     ([Modified], $kind:ident, $sequence:ty) => {
-        score_mod::Modified<bias::InRegisters<{ <$sequence as sequence::Sequence>::HAS_BIAS }>>
+        scores::Modified<bias::InRegisters<{ <$sequence as sequence::Sequence>::HAS_BIAS }>>
     };
 }
 
@@ -67,17 +67,17 @@ macro_rules! entry {
             fn $entry(args: ForwardArgs, maps: TensorMaps) {
                 kernel_of!(Sm90Tma: $tile, $element, $sequence, $mask, $scores);
 
-                impl tma::TmaKernel for Entry {
+                impl tma::kernel::TmaKernel for Entry {
                     const TILE: Sm90Tma = TILE;
                 }
 
-                impl tma::ComposedKernel for Entry {
-                    type Order = <tma::Passes<{ TILE.passes }, { TILE.splits_keys() }> as tma::InOrder<$sequence>>::Order;
-                    type Softmax = <tma::SumsByProduct<{ <Entry as tma::TmaKernel>::SUMS_BY_PRODUCT }> as tma::WithSoftmax<Entry>>::Softmax;
-                    type Consumer = <tma::Overlaps<{ <Entry as tma::TmaKernel>::OVERLAPS }> as tma::WithConsumer>::Consumer;
+                impl sm90::ComposedKernel for Entry {
+                    type Order = <sm90::Passes<{ TILE.passes }, { TILE.splits_keys() }> as sm90::InOrder<$sequence>>::Order;
+                    type Softmax = <sm90::SumsByProduct<{ <Entry as tma::kernel::TmaKernel>::SUMS_BY_PRODUCT }> as sm90::WithSoftmax<Entry>>::Softmax;
+                    type Consumer = <sm90::Overlaps<{ <Entry as tma::kernel::TmaKernel>::OVERLAPS }> as sm90::WithConsumer>::Consumer;
                 }
 
-                tma::forward::<Entry, { TILE.consumer_registers() }, { TILE.producer_registers() }>(&args, tma::Maps::at(maps));
+                sm90::forward::<Entry, { TILE.consumer_registers() }, { TILE.producer_registers() }>(&args, tma::context::Maps::at(maps));
             }
         }
     };
@@ -116,28 +116,35 @@ mod shipped {
     #[allow(unused_imports, reason = "each architecture's entries are of its own kinds")]
     pub use contract::tile::{Sm80, Sm90Tma};
 
-    pub(crate) use crate::device::attention::kernel::Kernel;
-    pub use crate::device::attention::{bias, head_dim, mask, score_mod, sequence};
     pub(crate) use crate::device::codegen::kernel;
     #[cfg(feature = "sm_80")]
-    pub(crate) use crate::device::sm80;
+    pub(crate) use crate::device::forward::sm80;
+    pub(crate) use crate::device::kernel::Kernel;
+    pub use crate::device::scores::{self, bias};
+    pub use crate::device::tile::head_dim;
     #[cfg(feature = "sm_90a")]
-    pub(crate) use crate::device::sm90::tma;
+    pub(crate) use crate::device::{forward::sm90, tma};
+    pub use crate::device::{mask, sequence};
     pub(crate) use crate::shared_tile;
 }
 
 /// The entries of a tuning run, in place of the variants'; `cargo xtask ptx --variants` writes their declarations.
 #[cfg(feature = "candidates")]
 mod candidates {
-    use crate::device::attention::kernel::Kernel;
-    #[allow(unused_imports, reason = "what no candidate of this list asks for")]
-    use crate::device::attention::{bias, head_dim, mask, score_mod, sequence};
     use crate::device::codegen::kernel;
     #[cfg(feature = "sm_80")]
-    use crate::device::sm80;
+    use crate::device::forward::sm80;
+    use crate::device::kernel::Kernel;
     #[cfg(feature = "sm_90a")]
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
-    use crate::device::sm90::tma;
+    use crate::device::{forward::sm90, tma};
+    #[allow(unused_imports, reason = "what no candidate of this list asks for")]
+    use crate::device::{
+        mask,
+        scores::{self, bias},
+        sequence,
+        tile::head_dim,
+    };
     use crate::shared_tile;
     use contract::args::ForwardArgs;
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]

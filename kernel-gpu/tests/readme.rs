@@ -21,20 +21,24 @@ use tma::TmaKernel;
 
 #[path = "../src/device/ptx/element.rs"]
 mod element;
-#[path = "../src/device/attention/kernel.rs"]
+#[path = "../src/device/kernel.rs"]
 mod kernel;
-#[path = "../src/device/attention/mask.rs"]
+#[path = "../src/device/mask.rs"]
 mod mask;
-#[path = "../src/device/sm90/tma/kernel.rs"]
+#[path = "../src/device/tma/kernel.rs"]
 mod tma;
 
 mod device {
-    pub mod attention {
-        pub(crate) use crate::{head_dim, kernel, mask, score_mod};
-    }
     pub mod ptx {
         pub(crate) use crate::{element, wgmma};
     }
+    pub mod tile {
+        pub(crate) use crate::head_dim;
+    }
+    pub mod tma {
+        pub(crate) use crate::mapped;
+    }
+    pub(crate) use crate::{kernel, mask, scores, sequence};
 }
 
 mod head_dim {
@@ -61,7 +65,7 @@ mod math {
     }
 }
 
-mod score_mod {
+mod scores {
     pub trait ScoreMod {
         const MODIFIES: bool;
     }
@@ -103,7 +107,7 @@ impl mapped::Mapped for Exact {
 /// No score modifications.
 struct Unmodified;
 
-impl score_mod::ScoreMod for Unmodified {
+impl scores::ScoreMod for Unmodified {
     const MODIFIES: bool = false;
 }
 
@@ -207,8 +211,8 @@ fn constants<M: Tiles>() -> Vec<(&'static str, String)> {
         ("FINDS_ITEMS_AHEAD", &Entry::<M>::FINDS_ITEMS_AHEAD),
         ("LARGEST_EXPONENT", &F16::LARGEST_EXPONENT),
         ("HEADROOM", &F16::HEADROOM),
-        ("GUESSED_FROM", &literal(include_str!("../src/device/attention/softmax.rs"), "GUESSED_FROM")),
-        ("FIRST_TILES", &literal(include_str!("../src/device/sm90/tma/producer.rs"), "FIRST_TILES")),
+        ("GUESSED_FROM", &literal(include_str!("../src/device/softmax/mod.rs"), "GUESSED_FROM")),
+        ("FIRST_TILES", &literal(include_str!("../src/device/forward/sm90/producer.rs"), "FIRST_TILES")),
         ("Sm80::block_m", &sm80.block_m),
         ("Sm80::block_n", &sm80.block_n),
         ("Sm80::warps", &sm80.warps),
@@ -219,7 +223,7 @@ fn constants<M: Tiles>() -> Vec<(&'static str, String)> {
         ("Sm80::min_blocks", &sm80.min_blocks),
         ("Sm80::shared_bytes", &sm80.shared_bytes()),
         ("Sm80::k_steps_together", &sm80.k_steps_together()),
-        ("CHECKED_AFTER", &literal(include_str!("../src/device/sm80/pipeline.rs"), "CHECKED_AFTER")),
+        ("CHECKED_AFTER", &literal(include_str!("../src/device/forward/sm80/pipeline.rs"), "CHECKED_AFTER")),
     ];
     rows.iter().map(|(name, value)| (*name, value.to_string())).collect()
 }

@@ -1,4 +1,11 @@
 //! The device half: instruction wrappers and kernels, built only for `nvptx64`.
+//!
+//! [`forward`] has the kernels, a folder for each family. What they are made of is beside it: [`mask`], [`scores`], [`softmax`],
+//! [`sequence`], [`tile`]; and for kernels with a TMA producer [`tma`] and, above it, [`order`]. Below all of them are [`ptx`], a file for
+//! each family of instructions, and [`codegen`].
+//!
+//! Accumulators of `mma.sync` and `wgmma` have the same layout: of each 16×8 tile, [lane](lane::Lane) 4g + t of a warp holds rows g and
+//! g + 8, columns 2t and 2t + 1. Mask and softmax work on this layout.
 #![cfg_attr(
     any(feature = "candidates", not(any(feature = "sm_80", feature = "sm_90a"))),
     allow(
@@ -9,17 +16,31 @@
     )
 )]
 
-#[cfg(any(feature = "sm_80", feature = "sm_90a"))]
-pub mod attention;
 pub mod codegen;
+#[cfg(any(feature = "sm_80", feature = "sm_90a"))]
+pub mod forward;
 mod hidden;
+#[cfg(any(feature = "sm_80", feature = "sm_90a"))]
+pub mod kernel;
+#[cfg(any(feature = "sm_80", feature = "sm_90a"))]
+mod lane;
+#[cfg(any(feature = "sm_80", feature = "sm_90a"))]
+pub mod mask;
+#[cfg(feature = "sm_90a")]
+mod order;
 #[cfg(all(any(feature = "sm_80", feature = "sm_90a"), not(feature = "candidates")))]
 pub mod probe;
 pub mod ptx;
-#[cfg(feature = "sm_80")]
-pub mod sm80;
+#[cfg(any(feature = "sm_80", feature = "sm_90a"))]
+pub mod scores;
+#[cfg(any(feature = "sm_80", feature = "sm_90a"))]
+pub mod sequence;
+#[cfg(any(feature = "sm_80", feature = "sm_90a"))]
+mod softmax;
+#[cfg(any(feature = "sm_80", feature = "sm_90a"))]
+pub mod tile;
 #[cfg(feature = "sm_90a")]
-pub mod sm90;
+pub mod tma;
 mod unroll;
 
 pub(crate) use unroll::unrolled;

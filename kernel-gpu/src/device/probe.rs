@@ -1,12 +1,12 @@
 //! The kernels of [`contract::probe`].
 
-use crate::device::attention::head_dim::Fragments;
 use crate::device::codegen::kernel;
 use crate::device::codegen::thread::{block_idx_x, thread_idx_x};
 use crate::device::ptx::memory;
 #[cfg(feature = "sm_80")]
 use crate::device::ptx::mma;
 use crate::device::ptx::mma::FragmentC;
+use crate::device::tile::head_dim::Fragments;
 use crate::device::unrolled;
 use crate::shared_tile::F16;
 #[cfg(feature = "sm_80")]

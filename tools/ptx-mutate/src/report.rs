@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn a_survivor_of_another_sample_may_have_a_reason_by_now() {
         let review = Review::load().unwrap();
-        let file = "kernel-gpu/src/device/sm80/forward.rs";
+        let file = "kernel-gpu/src/device/forward/sm80/forward.rs";
         let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
         let line = text.lines().position(|line| line.contains("guess = warp.guess_shifts")).unwrap() + 1;
         let survivor = |executed, reason: Option<&str>| {
