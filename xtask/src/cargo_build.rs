@@ -69,17 +69,17 @@ pub fn executables(cargo: Command) -> Result<BTreeMap<String, PathBuf>> {
     Build::begin(cargo)?.executables()
 }
 
-/// Starts building the fa512 program.
-pub fn begin_fa512(environment: &Environment, workspace: &Workspace) -> Result<Build> {
-    eprintln!("xtask: building fa512");
+/// Starts building the program of `package`.
+pub fn begin_program(environment: &Environment, workspace: &Workspace, package: &str) -> Result<Build> {
+    eprintln!("xtask: building {package}");
     let mut cargo = Command::new(environment.cargo());
-    cargo.current_dir(workspace.root()).args(["build", "--release", "--package", "fa512-workshop", "--bin", "fa512"]);
+    cargo.current_dir(workspace.root()).args(["build", "--release", "--package", package, "--bins"]);
     Build::begin(cargo)
 }
 
-/// Path of the fa512 program that `build` builds.
-pub fn finish_fa512(build: Build) -> Result<PathBuf> {
-    build.executables()?.remove("fa512").context("cargo built no fa512 program")
+/// Path of the program `name` that `build` builds.
+pub fn finish_program(build: Build, name: &str) -> Result<PathBuf> {
+    build.executables()?.remove(name).with_context(|| format!("cargo built no program {name}"))
 }
 
 /// Names and paths of the program, or of the shared libraries, in a message of cargo. The tests inside a program have the name of the

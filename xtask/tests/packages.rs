@@ -7,9 +7,13 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Beginnings of folders with the beginnings of those that their packages may depend on. The first that a folder begins with counts.
-const MAY: [(&str, &[&str]); 4] = [
+const MAY: [(&str, &[&str]); 8] = [
     ("tools/ptx-sim/", &["tools/ptx-sim/", "tools/doc-lint"]),
+    ("tools/", &["tools/", "kernel-gpu/contract"]),
     ("kernel-gpu", &["kernel-gpu"]),
+    ("host/numerics", &["kernel-gpu/contract"]),
+    ("host/cli", &["host/fa512", "host/numerics", "kernel-gpu", "tools/"]),
+    ("xtask", &["kernel-gpu", "tools/"]),
     ("host/fa512", &["host/fa512", "kernel-gpu/contract"]),
     ("host/python", &["host/fa512", "kernel-gpu/contract"]),
 ];

@@ -1,6 +1,6 @@
 //! Inputs for attention, the f64 reference, and the comparison of a kernel's outputs with it.
 //!
-//! This is the workshop's CPU-heavy part, so it is optimised in every profile; the rest of the workshop is not.
+//! This is the CPU-heavy part of `fa512`, the program, so it is optimised in every profile; the rest is not.
 //!
 //! ```
 //! use numerics::inputs::{Distribution, Inputs};

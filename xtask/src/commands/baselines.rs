@@ -19,7 +19,7 @@ use crate::sass::Disassembler;
 use crate::twins;
 
 /// The tests of package fa512 that try every entry of a PTX folder.
-const KERNEL_TESTS: [&str; 7] = ["-p", "fa512-workshop", "--test", "integration", "--", "kernels::", "races::"];
+const KERNEL_TESTS: [&str; 7] = ["-p", "fa512-cli", "--test", "integration", "--", "kernels::", "races::"];
 
 /// Compiles the CUDA C++ twins of the kernels, which every command of fa512 takes as `--ptx target/ptx-cuda`.
 ///

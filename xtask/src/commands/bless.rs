@@ -10,8 +10,8 @@ use crate::provision;
 
 /// The tests that compare with a record, and rewrite it when `BLESS_VARIABLE` is `1`.
 const TESTS: [&[&str]; 2] = [
-    &["-p", "fa512-workshop", "--test", "integration", "--", "counters_are_those_on_record"],
-    &["-p", "fa512-workshop", "--test", "planted"],
+    &["-p", "fa512-cli", "--test", "integration", "--", "counters_are_those_on_record"],
+    &["-p", "fa512-cli", "--test", "planted"],
 ];
 /// Tells the tests to rewrite their record.
 const BLESS_VARIABLE: &str = "FA512_BLESS";

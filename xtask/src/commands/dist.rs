@@ -29,15 +29,16 @@ struct Program {
     most: usize,
 }
 
-const PROGRAMS: [Program; 3] = [
+const PROGRAMS: [Program; 4] = [
     Program { target: "fa512", path: "fa512", most: 6_000_000 },
+    Program { target: "fa512-lab", path: "fa512-lab", most: 6_000_000 },
     Program { target: "ptx-sim", path: "ptx-sim", most: 4_000_000 },
     Program { target: "integration", path: "tests/kernels", most: usize::MAX },
 ];
 /// What cargo is asked for to get them, and in which profile. Tests unwind, so they cannot share a profile that aborts.
 const BUILDS: [(&str, &[&str]); 2] = [
-    (portable::SMALL, &["-p", "fa512-workshop", "-p", "ptx-sim-cli", "--bins"]),
-    (portable::RELEASE, &["-p", "fa512-workshop", "--test", "integration"]),
+    (portable::SMALL, &["-p", "fa512-cli", "-p", "fa512-lab", "-p", "ptx-sim-cli", "--bins"]),
+    (portable::RELEASE, &["-p", "fa512-cli", "--test", "integration"]),
 ];
 
 /// Files and folders of the checkout, with their paths in the archive. The sources are shown beside findings.

@@ -11,8 +11,9 @@ use crate::environment::Workspace;
 use crate::output::print_line;
 
 /// The beginnings of paths of a product's Rust. The first product that has a path counts its lines.
-const PRODUCTS: [(&str, &[&str]); 4] = [
-    ("laboratory", &["host/workshop/", "host/numerics/", "baselines/", "tools/ptx-mutate/"]),
+const PRODUCTS: [(&str, &[&str]); 5] = [
+    ("laboratory", &["host/lab/", "baselines/"]),
+    ("program", &["host/cli/", "host/numerics/"]),
     ("sanitizer", &["tools/ptx-sim/", "kernel-gpu/planted/"]),
     ("attention", &["kernel-gpu/", "host/", "tools/ptx-text/"]),
     ("build", &[""]),
@@ -82,11 +83,11 @@ mod tests {
     fn every_file_has_one_product() {
         for (path, name) in [
             ("tools/ptx-sim/cli/src/main.rs", "sanitizer"),
-            ("tools/ptx-mutate/src/main.rs", "laboratory"),
+            ("host/lab/mutants/src/main.rs", "laboratory"),
             ("tools/ptx-text/src/lib.rs", "attention"),
             ("kernel-gpu/planted/src/lib.rs", "sanitizer"),
             ("kernel-gpu/src/lib.rs", "attention"),
-            ("host/workshop/src/lib.rs", "laboratory"),
+            ("host/cli/src/lib.rs", "program"),
             ("host/fa512/src/lib.rs", "attention"),
             ("xtask/src/main.rs", "build"),
         ] {

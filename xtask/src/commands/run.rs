@@ -21,23 +21,64 @@ pub const PTX_VARIABLE: &str = "FA512_PTX_DIR";
 ///
 /// Builds fa512 and meanwhile finds or downloads the device compiler. Then compiles the one entry that the problem needs to
 /// target/ptx-run, and executes `fa512 run`, whose exit code becomes this command's. `cargo xtask ptx` compiles all entries.
+///
+/// `cargo xtask run map`, `tune`, `report` or `plot` builds fa512-lab instead and hands the arguments behind over to it.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
     code_generator: Choice,
+    #[command(subcommand)]
+    laboratory: Option<Laboratory>,
     /// Arguments for `fa512 run`; see `cargo xtask run -- --help`
     #[arg(last = true)]
     arguments: Vec<OsString>,
 }
 
+/// The commands of fa512-lab.
+#[derive(clap::Subcommand, Debug)]
+#[command(disable_help_subcommand = true)]
+enum Laboratory {
+    Map(ForLaboratory),
+    Tune(ForLaboratory),
+    Report(ForLaboratory),
+    Plot(ForLaboratory),
+}
+
+/// What fa512-lab reads.
+#[derive(clap::Args, Debug)]
+#[command(disable_help_flag = true)]
+struct ForLaboratory {
+    /// Arguments for the command of fa512-lab
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+impl Laboratory {
+    /// Builds fa512-lab and hands over to it.
+    fn run(&self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
+        let (name, ForLaboratory { arguments }) = match self {
+            Self::Map(arguments) => ("map", arguments),
+            Self::Tune(arguments) => ("tune", arguments),
+            Self::Report(arguments) => ("report", arguments),
+            Self::Plot(arguments) => ("plot", arguments),
+        };
+        let build = cargo_build::begin_program(environment, workspace, "fa512-lab")?;
+        let program = cargo_build::finish_program(build, "fa512-lab")?;
+        process::hand_over(Command::new(program).arg(name).args(arguments))
+    }
+}
+
 impl Arguments {
     /// Builds what is needed and hands over to `fa512 run`.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
+        if let Some(laboratory) = &self.laboratory {
+            return laboratory.run(environment, workspace);
+        }
         self.code_generator.require(environment, workspace)?;
         // What can be provisioned is, while the program is built: an error ends that.
-        let build = cargo_build::begin_fa512(environment, workspace)?;
+        let build = cargo_build::begin_program(environment, workspace, "fa512-cli")?;
         let code_generator = self.code_generator.open(environment, workspace)?;
-        let program = cargo_build::finish_fa512(build)?;
+        let program = cargo_build::finish_program(build, "fa512")?;
         let mut fa512 = Command::new(&program);
         fa512.arg("run").args(&self.arguments);
         match needed(&program, &self.arguments)? {

@@ -29,7 +29,7 @@ const WITH_KERNELS: [&str; 2] = ["fa512", "fa512-c"];
 pub struct Arguments {
     #[command(flatten)]
     code_generator: Choice,
-    /// Arguments for `cargo test`, such as `-p fa512-workshop` or the name of a test
+    /// Arguments for `cargo test`, such as `-p fa512-cli` or the name of a test
     #[arg(last = true)]
     arguments: Vec<String>,
 }

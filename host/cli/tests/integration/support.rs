@@ -1,0 +1,160 @@
+//! Shared parts of the integration tests: the PTX under test, a device, and the check of results.
+
+use std::sync::OnceLock;
+
+use cli::check::{self, UnitScaleBounds};
+use cli::element::{Bits, Encoding};
+use cli::executor::sim::{self, SimExecutor};
+use cli::executor::{DeviceChoice, Executor, open};
+use cli::forward::Forward;
+use cli::inputs::{Distribution, Inputs};
+use cli::launch::check_accepts;
+use cli::ptx_folder::PtxFolder;
+use cli::ptx_module::PtxModule;
+use cli::reference::Reference;
+use contract::config::{Element, Scores};
+use contract::manifest::{Entry, FILE_NAME, Manifest};
+use contract::problem::{DEFAULT_HEAD_DIM, Problem};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use crate::program::ptx_path;
+
+/// Environment variable that makes the kernels be tested on a GPU instead of in the simulator: `gpu`.
+const DEVICE_VARIABLE: &str = "FA512_TEST_DEVICE";
+
+/// Multiplies elements by `factor`.
+pub fn multiply(elements: &mut [Bits], element: Element, factor: f64) {
+    elements.iter_mut().for_each(|bits| *bits = element.encode(factor * element.decode(*bits)));
+}
+
+/// The PTX under test.
+pub fn ptx() -> &'static PtxFolder {
+    static FOLDER: OnceLock<PtxFolder> = OnceLock::new();
+    FOLDER.get_or_init(|| PtxFolder::open(ptx_path().as_ref()).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// A PTX folder with the entries under test that `is_kept`, in modules changed by `edit`, and a manifest that matches. To read all
+/// entries takes a program longer than to run one.
+pub fn part_of_ptx(is_kept: impl Fn(&Entry) -> bool, edit: impl Fn(&str) -> String) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut manifest: Manifest = ptx().manifest().clone();
+    for module in &mut manifest.modules {
+        module.entries.retain(&is_kept);
+        let whole = std::fs::read_to_string(ptx().path().join(&module.file)).unwrap();
+        let text = edit(&text_of(&whole, |name| module.entries.iter().any(|entry| entry.name == name)));
+        module.sha256 = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
+        std::fs::write(folder.path().join(&module.file), text).unwrap();
+    }
+    std::fs::write(folder.path().join(FILE_NAME), serde_json::to_string(&manifest).unwrap()).unwrap();
+    folder
+}
+
+/// Whether an entry is of the type, width and scores that most tests of the program have. Of every mask and length there are some.
+pub fn is_usual(entry: &Entry) -> bool {
+    (entry.element, entry.config.columns(), entry.scores) == (Element::F16, DEFAULT_HEAD_DIM, Scores::Unmodified)
+}
+
+/// A module's text without all entries but those whose names are kept.
+pub fn text_of(module: &str, is_kept: impl Fn(&str) -> bool) -> String {
+    let mut is_in_kept = true;
+    let mut text = String::with_capacity(module.len() / 4);
+    for line in module.lines() {
+        if let Some((_, rest)) = line.split_once(".entry ") {
+            is_in_kept = is_kept(rest.split_once('(').map_or(rest, |(name, _)| name).trim());
+        }
+        if is_in_kept {
+            text.push_str(line);
+            text.push('\n');
+        }
+        is_in_kept |= line.starts_with('}');
+    }
+    text
+}
+
+/// The device to test on.
+pub fn executor() -> Box<dyn Executor> {
+    executor_of(sim::MULTIPROCESSORS)
+}
+
+/// The same; a simulated GPU has so many multiprocessors.
+fn executor_of(multiprocessors: u32) -> Box<dyn Executor> {
+    match std::env::var(DEVICE_VARIABLE).as_deref() {
+        Ok("gpu") => {
+            open(DeviceChoice::Gpu, sim::DEFAULT_ARCHITECTURE).unwrap_or_else(|error| panic!("{error}")).executor
+        }
+        Ok("sim") | Err(_) => {
+            let options = SimExecutor::default_options();
+            let executor = SimExecutor::with_multiprocessors(sim::DEFAULT_ARCHITECTURE, multiprocessors, options);
+            Box::new(executor.unwrap_or_else(|error| panic!("{error}")))
+        }
+        Ok(other) => panic!("{DEVICE_VARIABLE} is {other}; it must be gpu or sim"),
+    }
+}
+
+/// The entries that accept `problem`, at least one, but for those whose tiles are twice as wide as the narrowest.
+pub fn entries(problem: &Problem) -> Vec<(&'static Entry, &'static PtxModule)> {
+    let accept = || ptx().entries().filter(|(entry, _)| check_accepts(entry, problem).is_ok());
+    let narrowest = accept().map(|(entry, _)| entry.config.columns()).min().unwrap_or_default();
+    let entries: Vec<_> = accept().filter(|(entry, _)| entry.config.columns() < 2 * narrowest).collect();
+    assert!(!entries.is_empty(), "no entry accepts {problem:?}");
+    entries
+}
+
+/// Inputs of `problem`, and the error bounds of its outputs.
+pub struct Case {
+    inputs: Inputs,
+    bounds: Option<UnitScaleBounds>,
+    reference: Reference,
+    multiprocessors: u32,
+}
+
+impl Case {
+    /// Generated inputs.
+    pub fn generate(problem: Problem, distribution: Distribution) -> Self {
+        let inputs = Inputs::generate(problem, distribution, 512).unwrap_or_else(|error| panic!("{error}"));
+        Self::new(inputs, distribution)
+    }
+
+    /// Inputs whose values are of `distribution`.
+    pub fn new(inputs: Inputs, distribution: Distribution) -> Self {
+        let bounds = UnitScaleBounds::applicable(Some(distribution), inputs.problem());
+        let reference = Reference::compute(&inputs, |_| ());
+        Self { inputs, bounds, reference, multiprocessors: sim::MULTIPROCESSORS }
+    }
+
+    /// The same on a simulated GPU with so many multiprocessors.
+    pub fn on_multiprocessors(self, multiprocessors: u32) -> Self {
+        Self { multiprocessors, ..self }
+    }
+
+    /// Runs every entry that accepts the problem, with LSE if `lse`, and panics if anything is wrong with its outputs, inputs, guard
+    /// bytes or execution.
+    pub fn assert_right(&self, lse: bool) {
+        self.assert_right_in(lse, |_| true);
+    }
+
+    /// [`Self::assert_right`] for the entries that are wanted, one at least.
+    pub fn assert_right_in(&self, lse: bool, is_wanted: impl Fn(&Entry) -> bool) {
+        let wanted: Vec<_> = entries(self.inputs.problem()).into_iter().filter(|(entry, _)| is_wanted(entry)).collect();
+        assert!(!wanted.is_empty(), "no entry that is wanted accepts {:?}", self.inputs.problem());
+        for (entry, module) in wanted {
+            self.assert_entry_right(entry, module, lse);
+        }
+    }
+
+    fn assert_entry_right(&self, entry: &Entry, module: &PtxModule, lse: bool) {
+        let mut executor = executor_of(self.multiprocessors);
+        let what = format!("{} on {:?}", entry.name, self.inputs.problem());
+        let mut forward = Forward::prepare(executor.as_mut(), module, entry, &self.inputs, lse)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let outcome = forward.execute().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let findings: String = outcome.execution.findings.iter().map(|finding| format!("{finding}\n")).collect();
+        assert!(findings.is_empty(), "{what}:\n{findings}");
+        let report = check::check(&self.inputs, &self.reference, &outcome.outputs, self.bounds);
+        assert!(report.passed(), "{what}: {report:#?}");
+        assert_eq!(report.lse.is_some(), lse, "{what}: LSE is there exactly when it is asked for");
+        assert!(outcome.changed_inputs.is_empty(), "{what}: changed {:?}", outcome.changed_inputs);
+        assert!(outcome.damaged_guards.is_empty(), "{what}: damaged {:?}", outcome.damaged_guards);
+    }
+}

@@ -1,0 +1,6 @@
+//! The program's commands, one file each.
+
+pub mod map;
+pub mod plot;
+pub mod report;
+pub mod tune;

@@ -1,7 +1,0 @@
-//! The fa512 program.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    workshop::program::main()
-}
