@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use contract::manifest::{CodeGenerator, Manifest};
@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Workspace;
 use crate::files::write_atomically;
-use crate::ptx_folder::PtxFolder;
 
 /// Path of the record in the workspace.
 pub const FILE: &str = "kernel-gpu/collectives.json";
@@ -69,13 +68,13 @@ impl Record {
         );
     }
 
-    /// Writes down what `folder` has, and forgets entries of other code generators that there are no more.
-    pub fn update(workspace: &Workspace, folder: &PtxFolder) -> Result<()> {
+    /// Writes down what `folder` with this manifest has, and forgets entries of other code generators that there are no more.
+    pub fn update(workspace: &Workspace, folder: &Path, manifest: &Manifest) -> Result<()> {
         let mut record = Self::read(workspace)?;
-        let Manifest { code_generator, modules, .. } = &folder.manifest;
+        let Manifest { code_generator, modules, .. } = manifest;
         let mut entries = BTreeMap::new();
         for module in modules {
-            let path = folder.path.join(&module.file);
+            let path = folder.join(&module.file);
             let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
             let counts = |places: Places| places.into_iter().map(|(opcode, places)| (opcode, places.len())).collect();
             entries.extend(collectives(&text).into_iter().map(|(entry, places)| (entry, counts(places))));

@@ -6,8 +6,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use crate::array::{self, Array, BFLOAT, HALF, Library, Protocol, SINGLE};
-use crate::dlpack::Element;
+use crate::array::{self, Array, Library, Protocol, SINGLE};
+use crate::checks::{element_of, narrow, require_element, require_gpu};
 use crate::error::{of_library, of_refusal};
 use crate::form::{Form, Sizes};
 use crate::lengths::Lengths;
@@ -259,35 +259,6 @@ fn handle(stream: &Bound<'_, PyAny>) -> PyResult<u64> {
     )))
 }
 
-/// A size as a u32.
-pub fn narrow(size: i64, name: &str) -> PyResult<u32> {
-    u32::try_from(size).map_err(|_| match size < 0 {
-        true => PyValueError::new_err(format!("{name} is {size}; it must not be negative")),
-        false => PyValueError::new_err(format!("{name} is {size}, which is more than 32 bits count")),
-    })
-}
-
-/// Requires the argument `name` to have this element type.
-pub fn require_element(array: &Array, name: &str, element: Element) -> PyResult<()> {
-    if array.element == element {
-        return Ok(());
-    }
-    let (found, wanted) = (array::element_name(array.element), array::element_name(element));
-    Err(PyTypeError::new_err(format!("{name} is {found}; it must be {wanted}")))
-}
-
-/// The element type of the problem, which is that of Q.
-pub fn element_of(q: &Array) -> PyResult<attention::Element> {
-    match q.element {
-        HALF => Ok(attention::Element::F16),
-        BFLOAT => Ok(attention::Element::Bf16),
-        other => {
-            let found = array::element_name(other);
-            Err(PyTypeError::new_err(format!("q is {found}; it must be float16 or bfloat16")))
-        }
-    }
-}
-
 /// Requires `array` to have the shape, type and GPU of `other`.
 fn require_like(array: &Array, name: &str, other: &Array, other_name: &str) -> PyResult<()> {
     require_element(array, name, other.element)?;
@@ -299,16 +270,6 @@ fn require_like(array: &Array, name: &str, other: &Array, other_name: &str) -> P
         )));
     }
     require_gpu(array, name, other)
-}
-
-/// Requires the argument `name` to be on the GPU of Q.
-pub fn require_gpu(array: &Array, name: &str, q: &Array) -> PyResult<()> {
-    match (array.gpu, q.gpu) {
-        (Some(own), Some(other)) if own != other => {
-            Err(PyValueError::new_err(format!("{name} is on GPU {own} and q on GPU {other}; they must be on one")))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn require_lse(lse: &Array, sizes: &[i64], names: &str, q: &Array) -> PyResult<()> {

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::array::Array;
-use crate::call::{element_of, narrow, require_element, require_gpu};
+use crate::checks::{element_of, narrow, require_element, require_gpu};
 use crate::error::of_refusal;
 
 /// The kind of sequences that tensors hold, and the order of their dimensions.

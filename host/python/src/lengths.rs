@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::array::{Array, INT32, UINT32};
-use crate::call::{narrow, require_element, require_gpu};
+use crate::checks::{narrow, require_element, require_gpu};
 use crate::form::{Form, Sizes, Used};
 use crate::scores::Entries;
 

@@ -5,6 +5,7 @@
 mod array;
 mod aten;
 mod call;
+mod checks;
 mod dlpack;
 mod error;
 mod form;
@@ -18,7 +19,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::call::{Call, Tensors, narrow};
+use crate::call::{Call, Tensors};
+use crate::checks::narrow;
 use crate::error::{of_library, of_refusal};
 use crate::form::{Form, Used};
 use crate::scores::Changes;

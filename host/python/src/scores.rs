@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::array::{Array, SINGLE};
-use crate::call::{require_element, require_gpu};
+use crate::checks::{require_element, require_gpu};
 
 /// The score modifications of a call.
 #[derive(Clone, Copy)]

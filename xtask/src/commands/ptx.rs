@@ -73,7 +73,7 @@ pub fn build_and_record(
     out: &Path,
 ) -> Result<PtxFolder> {
     let folder = build_checked(choice, environment, workspace, Checks { ptxas, collectives: None }, out)?;
-    Record::update(workspace, &folder)?;
+    Record::update(workspace, &folder.path, &folder.manifest)?;
     Ok(folder)
 }
 

@@ -6,8 +6,8 @@ use ptx_sim::{Channel, TexelFormat};
 use sim_device::{Array, ArrayDescriptor, Copy, Error, Operation, Place, Result};
 
 use crate::border::driver_api;
-use crate::copies::{device, host};
 use crate::driver::{self, current, handle, lookup, machine};
+use crate::places::{device, host};
 use crate::types::{DevicePointer, Handle, Host, In, Out};
 
 /// `CUarray_format`: number, channel type, and bits of a channel.

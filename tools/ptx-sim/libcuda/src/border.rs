@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use sim_device::{Code, Error, NEWEST_DRIVER, Problem, Result};
 
-use crate::{caller, driver, procs};
+use crate::{caller, driver, symbols};
 
 /// Runs `body` for the function `name`. Errors and panics are reported and become codes.
 pub fn border(name: &str, body: impl FnOnce() -> Result<()>) -> u32 {
@@ -33,7 +33,7 @@ fn refuse(name: &str) -> Result<()> {
         return Err(Error::new(*code, "PTX_SIM_FAIL asks for it"));
     }
     let is_old = config.driver_version < NEWEST_DRIVER;
-    if is_old && procs::since(name).is_some_and(|since| since > config.driver_version as i32) {
+    if is_old && symbols::since(name).is_some_and(|since| since > config.driver_version as i32) {
         return Err(Error::unsupported("the function is newer than the driver, as PTX_SIM_DRIVER has it"));
     }
     Ok(())

@@ -1,37 +1,12 @@
 //! Copies and fills.
 
-use std::sync::Arc;
-
-use sim_device::{Copy, Error, Fill, Operation, Place, Problem, Result, is_device_address};
+use sim_device::{Copy, Error, Fill, Operation, Place, Result, is_device_address};
 
 use crate::arrays;
 use crate::border::driver_api;
-use crate::driver::{self, context, machine};
+use crate::driver::{self, context};
+use crate::places::{device, host};
 use crate::types::{DevicePointer, Handle, Host, In};
-
-/// Device memory.
-pub fn device(address: DevicePointer) -> Place {
-    Place::Device(address)
-}
-
-/// Host memory: not null, and not a device address, which the host cannot access.
-pub fn host(memory: Host, bytes: usize) -> Result<Place> {
-    memory.require(bytes as u64)?;
-    let address = memory.address();
-    let range = machine()?.host_range(address);
-    if let Some(range) = &range
-        && bytes as u64 > range.bytes - (address - range.address)
-    {
-        let (offset, name) = (address - range.address, &range.name);
-        let text = format!("a copy of {bytes} bytes from or to byte {offset} of {name}: it is not that large");
-        return Err(Error::invalid(text).of(Problem::OutOfBounds));
-    }
-    if bytes > 0 && is_device_address(address) && range.is_none() {
-        let text = format!("{address:#x} is given as host memory, but is an address of a GPU");
-        return Err(Error::invalid(text).of(Problem::DevicePointer));
-    }
-    Ok(Place::Host(Arc::new(memory)))
-}
 
 /// Host or device memory, depending on the address.
 fn any(address: DevicePointer, bytes: usize) -> Result<Place> {

@@ -7,11 +7,12 @@ use sim_device::{Code, Kernel, Library};
 use crate::border::driver_api;
 use crate::devices::ordinal;
 use crate::driver::{self, current, handle, lookup, machine, remove};
+use crate::image::ImageData;
 use crate::jit::JitOptions;
 use crate::modules::{
     attribute, fill, forget_module, function_handle, global, lasting, parameter, read_file, set_attribute,
 };
-use crate::types::{DevicePointer, Handle, ImageData, In, Out, Text};
+use crate::types::{DevicePointer, Handle, In, Out, Text};
 
 driver_api! {
     fn cuLibraryLoadData(

@@ -6,9 +6,10 @@ use sim_device::{Code, Error, Problem, Result};
 
 use crate::border::driver_api;
 use crate::driver::{current, handle, lookup, machine, remove};
+use crate::image::ImageData;
 use crate::jit::JitOptions;
 use crate::modules::read_file;
-use crate::types::{Handle, Host, ImageData, In, Out, Text};
+use crate::types::{Handle, Host, In, Out, Text};
 
 /// Kind of input (`CUjitInputType`).
 fn input(kind: u32) -> Input {

@@ -5,7 +5,7 @@ use sim_device::{Call, Code, Context, Error, Problem, Result};
 use crate::border::driver_api;
 use crate::driver::{current, machine};
 use crate::host_memory::free_managed;
-use crate::pools;
+use crate::pool_allocations;
 use crate::types::{DevicePointer, Out};
 
 /// Row pitch granularity of `cuMemAllocPitch`, bytes.
@@ -28,7 +28,7 @@ pub fn free(address: DevicePointer, call: Call) -> Result<()> {
     match machine()?.context_at(address) {
         Some(owner) => {
             owner.free(address, call)?;
-            pools::forget(address);
+            pool_allocations::forget(address);
             Ok(())
         }
         None if free_managed(address)? => Ok(()),

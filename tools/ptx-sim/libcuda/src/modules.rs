@@ -8,8 +8,9 @@ use sim_device::{Call, Code, Error, Function, Kernel, Module, Parameter, Result,
 
 use crate::border::driver_api;
 use crate::driver::{self, current, find, handle, lookup, machine, remove};
+use crate::image::ImageData;
 use crate::jit::JitOptions;
-use crate::types::{DevicePointer, Handle, ImageData, In, Out, Text};
+use crate::types::{DevicePointer, Handle, In, Out, Text};
 
 fn load(result: Out<Handle>, image: ImageData, file: Option<&str>, options: JitOptions) -> Result<()> {
     let context = current()?;

@@ -9,33 +9,11 @@ use crate::border::driver_api;
 use crate::devices::ordinal;
 use crate::driver::{self, find, handle, machine};
 use crate::memory::free;
+use crate::pool_allocations::{Pool, remember};
 use crate::types::{DevicePointer, Handle, Host, In, Out};
 
 /// Handles of the GPUs' pools.
 const FIRST_DEFAULT: usize = 0x50_0000_0000;
-
-/// Settings and usage of a pool.
-#[derive(Default)]
-struct Pool {
-    gpu: u32,
-    state: Mutex<Counts>,
-}
-
-#[derive(Default)]
-struct Counts {
-    /// Attributes 1 to 4.
-    set: HashMap<u32, u64>,
-    used: u64,
-    most_used: u64,
-}
-
-/// Pool and size of stream-ordered allocations, by address.
-type Allocations = HashMap<u64, (Arc<Pool>, u64)>;
-
-fn allocations<T>(action: impl FnOnce(&mut Allocations) -> T) -> T {
-    static ALL: Mutex<Option<Allocations>> = Mutex::new(None);
-    action(ALL.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
-}
 
 /// `CUmemPoolProps`, up to the last field read.
 #[repr(C)]
@@ -89,19 +67,8 @@ fn allocate(result: Out<DevicePointer>, bytes: usize, pool: &Arc<Pool>, stream: 
     let bytes = bytes as u64;
     let address = stream.context().allocate(owner, bytes)?;
     stream.submit(Operation::Life(Life { address, bytes, ends: false }))?;
-    let mut counts = pool.state.lock().unwrap_or_else(PoisonError::into_inner);
-    counts.used += bytes;
-    counts.most_used = counts.most_used.max(counts.used);
-    allocations(|all| all.insert(address, (pool.clone(), bytes)));
+    remember(address, pool, bytes);
     result.set(address)
-}
-
-/// Accounts for freed memory that may have come from a pool.
-pub fn forget(address: DevicePointer) {
-    if let Some((pool, bytes)) = allocations(|all| all.remove(&address)) {
-        let mut counts = pool.state.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.used = counts.used.saturating_sub(bytes);
-    }
 }
 
 fn set_u32(value: Out<u64>, number: u64) -> Result<()> {

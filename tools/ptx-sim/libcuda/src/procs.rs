@@ -2,31 +2,14 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{LazyLock, Once};
+use std::sync::Once;
 
 use sim_device::{Code, Error, Problem, Result};
 
 use crate::border::{Address, driver_api};
 use crate::driver;
+use crate::symbols::SYMBOLS;
 use crate::types::{In, Out, Text};
-
-/// A symbol, the name under which programs look it up, and the CUDA version that introduced it.
-struct Symbol {
-    symbol: &'static str,
-    base: &'static str,
-    version: i32,
-}
-
-/// Every symbol of known version, one per line: symbol, base name, version.
-static SYMBOLS: LazyLock<Vec<Symbol>> = LazyLock::new(|| {
-    let lines = include_str!("symbols.txt").lines().filter(|line| !line.starts_with('#'));
-    let symbols = lines.filter_map(|line| {
-        let mut words = line.split(' ');
-        let (symbol, base) = (words.next()?, words.next()?);
-        Some(Symbol { symbol, base, version: words.next()?.parse().ok()? })
-    });
-    symbols.collect()
-});
 
 /// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
 const PER_THREAD_DEFAULT_STREAM: u64 = 2;
@@ -38,11 +21,6 @@ const NEEDS_NEWER: u32 = 2;
 /// Message to programs that contain NVIDIA's CUDA runtime.
 const STATIC_RUNTIME: &str = "the program has NVIDIA's own CUDA runtime in it, as nvcc links it unless told otherwise: it calls the driver \
                               by interfaces that are not public; calls that go by it fail; link the program with -cudart shared, and run it by ptx-sim run";
-
-/// The CUDA version that introduced a function, if known.
-pub fn since(symbol: &str) -> Option<i32> {
-    SYMBOLS.iter().find(|known| known.symbol == symbol).map(|known| known.version)
-}
 
 /// Address of an exported function.
 fn address(symbol: &str) -> Option<*const ()> {

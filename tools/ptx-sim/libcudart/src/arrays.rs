@@ -3,8 +3,9 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use crate::devices::enter;
-use crate::driver::{DevicePointer, Handle, call};
+use crate::context::enter;
+use crate::driver::call;
+use crate::handles::{DevicePointer, Handle};
 use crate::memory::memory_kinds;
 use crate::status::{Result, Status, put, runtime_api};
 

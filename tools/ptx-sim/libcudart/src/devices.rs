@@ -1,11 +1,9 @@
 //! GPUs, their primary contexts, errors, and attributes of kernels.
 
-use std::cell::Cell;
-use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
-use std::sync::{Mutex, PoisonError};
 
-use crate::driver::{Handle, call};
+use crate::context::{self, current, enter};
+use crate::driver::call;
 use crate::registry::{self, function};
 use crate::status::{Result, Status, put, runtime_api};
 
@@ -13,39 +11,6 @@ use crate::status::{Result, Status, put, runtime_api};
 pub const VERSION: i32 = 13_000;
 /// Size of the oldest `cudaDeviceProp`, bytes; nothing past it is written.
 const PROPERTY_BYTES: usize = 700;
-
-thread_local! {
-    static DEVICE: Cell<i32> = const { Cell::new(0) };
-}
-
-/// The current GPU of this thread.
-pub fn current() -> i32 {
-    DEVICE.get()
-}
-
-/// Makes the primary context of this thread's GPU current, unless the program has made another context current.
-pub fn enter() -> Result<()> {
-    static PRIMARY: Mutex<Option<HashMap<i32, Handle>>> = Mutex::new(None);
-    let mut now: Handle = 0;
-    call!(cuCtxGetCurrent(&mut now))?;
-    let device = current();
-    let mut primary = PRIMARY.lock().unwrap_or_else(PoisonError::into_inner);
-    let primary = primary.get_or_insert_default();
-    let wanted = match primary.get(&device) {
-        Some(context) => *context,
-        None => {
-            let mut context = 0;
-            call!(cuDevicePrimaryCtxRetain(&mut context, device))?;
-            primary.insert(device, context);
-            context
-        }
-    };
-    let is_ours = now == 0 || primary.values().any(|known| *known == now);
-    if is_ours && now != wanted {
-        call!(cuCtxSetCurrent(wanted))?;
-    }
-    Ok(())
-}
 
 fn attribute(number: u32, device: i32) -> Result<i32> {
     let mut value = 0;
@@ -154,7 +119,7 @@ runtime_api! {
         if !(0..count).contains(&device) {
             return Err(Status::INVALID_DEVICE);
         }
-        DEVICE.set(device);
+        context::set(device);
         enter()
     }
 

@@ -5,12 +5,8 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
+use crate::handles::{DevicePointer, Handle};
 use crate::status::{Result, Status};
-
-/// An address of device memory.
-pub type DevicePointer = u64;
-/// A driver handle.
-pub type Handle = usize;
 
 /// A host function that the driver calls in stream order.
 pub type HostFunction = Option<unsafe extern "C" fn(*mut c_void)>;

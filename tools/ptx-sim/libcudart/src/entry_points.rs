@@ -2,8 +2,10 @@
 
 use std::ffi::{c_char, c_void};
 
-use crate::devices::{VERSION, enter};
-use crate::driver::{Handle, call};
+use crate::context::enter;
+use crate::devices::VERSION;
+use crate::driver::call;
+use crate::handles::Handle;
 use crate::registry::function;
 use crate::status::{Status, put, runtime_api};
 

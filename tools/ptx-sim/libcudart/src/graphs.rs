@@ -2,8 +2,9 @@
 
 use std::ffi::c_void;
 
-use crate::devices::enter;
-use crate::driver::{DevicePointer, Handle, call};
+use crate::context::enter;
+use crate::driver::call;
+use crate::handles::{DevicePointer, Handle};
 use crate::memory::end;
 use crate::registry::{Extent, function};
 use crate::status::{Result, Status, runtime_api};

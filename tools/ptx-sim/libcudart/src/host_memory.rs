@@ -2,8 +2,9 @@
 
 use std::ffi::c_void;
 
-use crate::devices::enter;
-use crate::driver::{DevicePointer, Handle, call};
+use crate::context::enter;
+use crate::driver::call;
+use crate::handles::{DevicePointer, Handle};
 use crate::status::{Status, put, runtime_api};
 
 /// A memory location, in the form of CUDA 13 or of older versions, which pass a GPU's number under the same function name.

@@ -8,11 +8,13 @@
 //! `ptx-sim run` makes programs load the library. The loader reports that it has no version information, which is harmless.
 
 mod arrays;
+mod context;
 mod devices;
 mod driver;
 mod entry_points;
 mod errors;
 mod graphs;
+mod handles;
 mod host_memory;
 mod memory;
 mod per_thread;

@@ -2,8 +2,9 @@
 
 use std::ffi::c_void;
 
-use crate::devices::enter;
-use crate::driver::{DevicePointer, Handle, call};
+use crate::context::enter;
+use crate::driver::call;
+use crate::handles::{DevicePointer, Handle};
 use crate::registry::variable;
 use crate::status::{Result, Status, put, runtime_api};
 

@@ -3,12 +3,12 @@
 use std::ffi::c_void;
 
 use crate::arrays::{Extent, Pitched, cudaMemset3DAsync};
-use crate::driver::DevicePointer;
+use crate::handles::{DevicePointer, PER_THREAD};
 use crate::memory::{
     cudaMemcpy2DAsync, cudaMemcpyAsync, cudaMemcpyFromSymbolAsync, cudaMemcpyToSymbolAsync, cudaMemset2DAsync,
     cudaMemsetAsync,
 };
-use crate::status::{PER_THREAD, Result, Status, runtime_api};
+use crate::status::{Result, Status, runtime_api};
 use crate::streams::cudaStreamSynchronize;
 
 /// Waits for the per-thread default stream after a successful asynchronous call.

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::devices::{self, enter};
-use crate::driver::{DevicePointer, Handle, call};
-use crate::status::{Result, Status, border, per_thread, put, runtime_api};
+use crate::context::{self, enter};
+use crate::driver::call;
+use crate::handles::{DevicePointer, Handle, per_thread};
+use crate::status::{Result, Status, border, put, runtime_api};
 
 /// Largest block in each dimension (CUDA C++ Programming Guide, "Compute Capabilities").
 const BLOCK_EXTENT: [u32; 3] = [1024, 1024, 64];
@@ -79,7 +80,7 @@ fn registry() -> MutexGuard<'static, Option<Registry>> {
 impl Registry {
     /// The module of a fat binary on the current GPU, loaded on first use.
     fn module(&mut self, fat_binary: usize) -> Result<Handle> {
-        let key = (fat_binary, devices::current());
+        let key = (fat_binary, context::current());
         if let Some(module) = self.modules.get(&key) {
             return Ok(*module);
         }

@@ -3,11 +3,6 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::driver::Handle;
-
-/// `cudaStreamPerThread`.
-pub const PER_THREAD: Handle = 2;
-
 /// A `cudaError_t`; the driver's codes have the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status(pub u32);
@@ -91,11 +86,6 @@ pub fn put<T>(place: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-/// The stream that this handle means for functions with per-thread default streams.
-pub fn per_thread(stream: Handle) -> Handle {
-    if stream == 0 { PER_THREAD } else { stream }
-}
-
 /// Defines functions of the runtime API. `per_thread NAME(stream)` also defines a variant whose null stream is the thread's
 /// default stream.
 macro_rules! runtime_api {
@@ -103,7 +93,7 @@ macro_rules! runtime_api {
         $(
             $crate::status::runtime_function! { $name $arguments $body }
             $($crate::status::runtime_function! {
-                $twin $arguments { let $stream = $crate::status::per_thread($stream); $body }
+                $twin $arguments { let $stream = $crate::handles::per_thread($stream); $body }
             })?
         )*
     };

@@ -2,8 +2,9 @@
 
 use std::ffi::c_void;
 
-use crate::devices::enter;
-use crate::driver::{Handle, HostFunction, call};
+use crate::context::enter;
+use crate::driver::{HostFunction, call};
+use crate::handles::Handle;
 use crate::status::{Status, runtime_api};
 
 /// A `cudaStreamCallback_t`.

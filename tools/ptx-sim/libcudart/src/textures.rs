@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use crate::arrays::ChannelDescriptor;
-use crate::devices::enter;
+use crate::context::enter;
 use crate::driver::call;
 use crate::status::{Result, Status, put, runtime_api};
 

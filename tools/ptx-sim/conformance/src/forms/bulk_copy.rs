@@ -2,7 +2,6 @@
 
 use ptx_sim::{Swizzle, TensorElement, TensorMap};
 
-use super::{bulk_reduce, tensor_maps};
 use crate::case::{Case, MapPlace};
 use crate::kernel::Kernel;
 
@@ -220,8 +219,6 @@ pub fn cases() -> Vec<Case> {
     for tile in strided_tiles() {
         cases.push(with_map(load_tile(&tile, MapPlace::Global), &tile, MapPlace::Global));
     }
-    cases.extend(bulk_reduce::cases());
-    cases.extend(tensor_maps::cases());
     cases
 }
 

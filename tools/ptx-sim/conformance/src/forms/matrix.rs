@@ -2,7 +2,6 @@
 
 use ptx_sim::expand_forms;
 
-use super::matrix_types;
 use crate::case::Case;
 use crate::kernel::Kernel;
 use crate::values::{Domain, Values};
@@ -107,7 +106,6 @@ pub fn cases() -> Vec<Case> {
     for form in multiplications.iter().flat_map(|pattern| expand_forms(pattern)) {
         cases.extend(Numbers::ALL.map(|numbers| multiply(&form, numbers)));
     }
-    cases.extend(matrix_types::cases());
     cases
 }
 

@@ -45,8 +45,8 @@ pub const CLASSES: &[Class] = &[
     Class { name: "calls", cases: calls::cases },
     Class { name: "barrier", cases: barrier::cases },
     Class { name: "cluster", cases: cluster::cases },
-    Class { name: "matrix", cases: matrix::cases },
-    Class { name: "wgmma", cases: wgmma::cases },
+    Class { name: "matrix", cases: || [matrix::cases(), matrix_types::cases()].concat() },
+    Class { name: "wgmma", cases: || [wgmma::cases(), wgmma_types::cases()].concat() },
     Class { name: "async_copy", cases: async_copy::cases },
-    Class { name: "bulk_copy", cases: bulk_copy::cases },
+    Class { name: "bulk_copy", cases: || [bulk_copy::cases(), bulk_reduce::cases(), tensor_maps::cases()].concat() },
 ];

@@ -1,7 +1,6 @@
 //! Matrix products of a warpgroup.
 
 use super::matrix::Numbers;
-use super::wgmma_types;
 use crate::case::Case;
 use crate::kernel::Kernel;
 use crate::values::Values;
@@ -139,7 +138,6 @@ pub fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = products.into_iter().map(Product::case).collect();
     cases.sort_by(|a, b| a.name.cmp(&b.name));
     cases.dedup_by(|a, b| a.name == b.name);
-    cases.extend(wgmma_types::cases());
     cases
 }
 
