@@ -66,6 +66,9 @@ pub struct Kernel {
     /// Do not search for data races (faster)
     #[arg(long)]
     no_races: bool,
+    /// Take no liberties with the memory model: an atomic operation or a barrier does not count as a missing fence
+    #[arg(long)]
+    strict: bool,
     /// The most findings to show per launch
     #[arg(long, value_name = "N", default_value_t = Options::default().max_findings)]
     max_findings: usize,
@@ -146,6 +149,7 @@ impl Kernel {
             instructions_per_warp: self.instruction_limit,
             threads: self.threads.into(),
             races: !self.no_races,
+            strict: self.strict,
             max_findings: self.max_findings,
             ..Options::default()
         };

@@ -52,6 +52,9 @@ pub struct Program {
     /// Do not search for data races (faster)
     #[arg(long)]
     no_races: bool,
+    /// Take no liberties with the memory model: an atomic operation or a barrier does not count as a missing fence
+    #[arg(long)]
+    strict: bool,
     /// Do not report leaks
     #[arg(long)]
     no_leaks: bool,
@@ -182,6 +185,9 @@ impl Program {
         }
         if self.no_races {
             command.env("PTX_SIM_RACES", "0");
+        }
+        if self.strict {
+            command.env("PTX_SIM_STRICT", "1");
         }
         if self.quiet {
             command.env("PTX_SIM_QUIET", "1");

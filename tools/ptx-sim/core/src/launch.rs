@@ -34,6 +34,9 @@ pub struct Options {
     pub instructions_per_warp: u64,
     /// Whether to check for data races.
     pub races: bool,
+    /// Whether the detection of races follows the PTX memory model without the liberties that CUDA's own examples take: neither an
+    /// atomic operation nor a barrier behind a strong read counts as the fence with which a thread acquires what it observes.
+    pub strict: bool,
     /// The order in which warps and blocks take turns: 0 for the order of their indices; any other number is the seed of a
     /// shuffled order.
     pub schedule: u64,
@@ -65,6 +68,7 @@ impl Default for Options {
             threads: 0,
             instructions_per_warp: 100_000_000,
             races: true,
+            strict: false,
             schedule: 0,
             overlaps_previous: None,
             unfinished: None,

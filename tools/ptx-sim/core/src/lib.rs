@@ -215,7 +215,7 @@
 //! on timing unless blocks wait for each other. Two liberties are taken with the PTX memory model, both as in CUDA's own
 //! examples: an atomic operation acquires what it observes even without a following fence, and so does a barrier of the block
 //! after a strong read; and a strong write releases what any thread of its block has published by a fence before the two
-//! synchronised. A release is never invented: without a fence of GPU scope on the writing side, what others read is a race.
+//! synchronised. [`Options::strict`] does not take the first one, whose findings then say so. A release is never invented: without a fence of GPU scope on the writing side, what others read is a race.
 //!
 //! Strong accesses (atomic, relaxed or stronger) do not race with each other. A volatile store is strong in PTX, but neither
 //! atomic nor ordered in CUDA C++: with an unordered volatile or atomic access of another warp it is a finding of its own

@@ -226,6 +226,61 @@ fn release_and_acquire_pass_messages() {
     race_unless(&atomic.replace("red.release", "red.relaxed"), "red.relaxed", "red.release");
 }
 
+/// A warp, or a block, that reads data behind a flag which `observe` reads; the flag is set behind a fence of that scope.
+fn handed_over(between: &str, scope: &str, observe: &str) -> Kernel {
+    let (who, second, extent) = if between == "warps" { ("%lane", 32, (1, 64)) } else { ("%r4", 1, (2, 1)) };
+    Kernel::new(&format!(
+        "mov.u32 %r4, %ctaid.x; setp.eq.u32 %p0, {who}, 0; setp.eq.u32 %p1, {who}, {second}; @%p0 bra write; @!%p1 bra out;\n\
+         spin: {observe} setp.eq.u32 %p2, %r5, 0; @%p2 bra spin; /* acquire */\n\
+         ld.global.u32 %r6, [%input+64]; st.global.u32 [%output], %r6; bra out;\n\
+         write: st.global.u32 [%input+64], 9; membar.{scope}; atom.global.exch.b32 %r7, [%input], 1;\nout:"
+    ))
+    .with_blocks(extent.0)
+    .with_threads(extent.1)
+}
+
+#[test]
+fn an_atomic_operation_acquires_behind_a_fence_of_either_scope_unless_strict() {
+    let strict = || Options { strict: true, threads: 2, ..Options::default() };
+    for (between, scope) in [("warps", "cta"), ("warps", "gl"), ("blocks", "gl")] {
+        for observe in ["atom.global.exch.b32 %r5, [%input], 0;", "atom.global.add.u32 %r5, [%input], 0;"] {
+            let kernel = || handed_over(between, scope, observe);
+            assert_eq!(kernel().run_clean()[0], 9, "{between}, {scope}, {observe}");
+            let finding = kernel().with_options(strict()).run_faulty(FindingClass::Race);
+            assert!(
+                finding.message.contains("without `strict`, the atomic operation"),
+                "{between}, {scope}: {finding}"
+            );
+            let acquires = observe.replace("atom", "atom.acquire.gpu");
+            handed_over(between, scope, &acquires).with_options(strict()).run_clean();
+            let fenced = format!("{observe} membar.gl;");
+            handed_over(between, scope, &fenced).with_options(strict()).run_clean();
+        }
+        // A read that is not atomic needs the fence in any case.
+        let finding =
+            handed_over(between, scope, "ld.volatile.global.u32 %r5, [%input];").run_faulty(FindingClass::Race);
+        assert!(!finding.message.contains("strict"), "{finding}");
+    }
+    let block_scope = handed_over("blocks", "cta", "atom.global.exch.b32 %r5, [%input], 0;");
+    let message = block_scope.with_options(strict()).run_faulty(FindingClass::Race).message;
+    assert!(!message.contains("strict"), "no liberty excuses a fence of the block: {message}");
+}
+
+#[test]
+fn a_barrier_acquires_behind_a_fence_of_either_scope_unless_strict() {
+    for scope in ["cta", "gl"] {
+        let body = format!(
+            "setp.eq.u32 %p0, %lane, 0; setp.eq.u32 %p1, %lane, 32; setp.ge.u32 %p3, %lane, 32; @%p0 bra write;\n\
+             @!%p1 bra meet; spin: ld.volatile.global.u32 %r5, [%input]; setp.eq.u32 %p2, %r5, 0; @%p2 bra spin; bra meet;\n\
+             write: st.global.u32 [%input+64], 9; membar.{scope}; st.volatile.global.u32 [%input], 1;\n\
+             meet: @!%p3 bra out; bar.sync 1, 32; ld.global.u32 %r6, [%input+64]; @%p1 st.global.u32 [%output], %r6;\nout:"
+        );
+        assert_eq!(kernel(&body).with_input(bytes(&[0; 64])).run_clean()[0], 9, "{scope}");
+        let options = Options { strict: true, ..Options::default() };
+        kernel(&body).with_input(bytes(&[0; 64])).with_options(options).run_faulty(FindingClass::Race);
+    }
+}
+
 #[test]
 fn threads_of_a_block_race_in_global_memory_too() {
     let body = "mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %input; xor.b32 %r4, %lane, 32;\n\

@@ -20,6 +20,6 @@ pub(crate) use faults::Faults;
 pub(crate) use left::Left;
 pub(crate) use neighbour::ENDS_TOO_EARLY;
 pub(crate) use place::Place;
-pub(crate) use races::VOLATILE;
+pub(crate) use races::{EXCUSE, VOLATILE};
 pub(crate) use traffic::{Direction, Traffic};
 pub(crate) use view::{Context, Flow, without_addresses};

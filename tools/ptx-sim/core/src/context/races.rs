@@ -153,7 +153,7 @@ impl<'a> Context<'a> {
         }
         if semantics.strength.is_strong() {
             if effect != Effect::Write {
-                races.observe(agent, semantics, space, address);
+                races.observe(agent, semantics, space, address, effect == Effect::Update);
             }
             if writes {
                 races.announce(agent, semantics, space, address, effect == Effect::Update);
@@ -248,8 +248,9 @@ impl Context<'_> {
                     what an earlier launch or copy wrote can be read"
                 .to_owned();
         }
+        let excuse = if conflict.is_excused { EXCUSE } else { "" };
         if conflict.kind == Kind::Volatile {
-            return format!("nothing orders the two, {VOLATILE}");
+            return format!("nothing orders the two, {VOLATILE}{excuse}");
         }
         let missing = if self.is_swap_behind_plain_read(here, effect, conflict) {
             "and a plain read is no part of a compare-and-swap loop: although the swap checks it, the value the loop begins \
@@ -260,7 +261,7 @@ impl Context<'_> {
                 false => missing_order_of_blocks(agent, conflict.agent),
             }
         };
-        format!("nothing orders the two, {missing}")
+        format!("nothing orders the two, {missing}{excuse}")
     }
 
     /// Whether one of two accesses is a plain read and the other a compare-and-swap.
@@ -292,6 +293,10 @@ impl Context<'_> {
         }
     }
 }
+
+/// What would order two accesses if liberties were taken.
+pub(crate) const EXCUSE: &str = "; without `strict`, the atomic operation or the barrier that follows the other thread's release \
+                                 would count as the fence that acquires it";
 
 /// Why volatile accesses race, and which do not.
 pub(crate) const VOLATILE: &str = "and volatile makes them neither atomic nor ordered: it suits a word of one warp, and a flag that \

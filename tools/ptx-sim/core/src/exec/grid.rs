@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::resident::Residents;
 use super::turns::Outcome;
-use crate::context::VOLATILE;
+use crate::context::{EXCUSE, VOLATILE};
 use crate::counters::Counters;
 use crate::finding::{Finding, Findings, LaneAddress, OtherAccess};
 use crate::isa::Operation;
@@ -100,12 +100,12 @@ fn accesses(machine: &Machine<'_>, races: &GridRaces) -> Vec<GlobalAccess> {
 
 /// A race between two clusters.
 fn race_of_clusters(machine: &Machine<'_>, conflict: &ClusterConflict) -> Finding {
-    let ClusterConflict { later, earlier, address, kind, both_synchronise } = *conflict;
+    let ClusterConflict { later, earlier, address, kind, is_excused, both_synchronise } = *conflict;
     let instruction = |access: ClusterAccess| &machine.program.instructions[access.pc as usize];
     let (Place { block: [x, y, z], .. }, warp) = machine.warp_place(earlier.cluster, earlier.agent.warp);
     let effect = |writes: bool| if writes { "write" } else { "read" };
     let message = format!(
-        "a {} in global memory, {}, races with the {} in line {} by block ({x}, {y}, {z}), warp {}, lane {}: {}",
+        "a {} in global memory, {}, races with the {} in line {} by block ({x}, {y}, {z}), warp {}, lane {}: {}{}",
         effect(later.writes),
         machine.memory.describe(address, 1),
         effect(earlier.writes),
@@ -121,7 +121,8 @@ fn race_of_clusters(machine: &Machine<'_>, conflict: &ClusterConflict) -> Findin
                  other one behind the operation or flag that it reads"
                     .to_owned()
             }
-        }
+        },
+        if is_excused { EXCUSE } else { "" }
     );
     let location = |access: ClusterAccess| {
         let Agent { warp, lane, .. } = access.agent;

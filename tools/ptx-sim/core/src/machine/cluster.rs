@@ -89,7 +89,7 @@ impl ClusterState {
             shared: SharedMemory::new(blocks, machine.shared_bytes, machine.program.uses_system_shared()),
             barriers: vec![Barrier::default(); barrier_count(blocks)],
             mbarriers: Mbarriers::default(),
-            races: machine.races.then(|| Races::new(shape(), machine.overlaps_previous)),
+            races: machine.races.then(|| Races::new(shape(), machine.overlaps_previous, machine.strict)),
             bulk_reads: BulkReads::default(),
             proxies: Proxies::new(blocks as usize, watched),
             warpgroups: Warpgroups::default(),

@@ -74,6 +74,8 @@ pub(crate) struct Machine<'a> {
     pub instructions_per_warp: u64,
     /// Whether data races are looked for.
     pub races: bool,
+    /// [`Options::strict`].
+    pub strict: bool,
     /// Whether loads of boxes are listed.
     pub box_loads: bool,
     /// [`Options::schedule`].
@@ -116,6 +118,7 @@ impl<'a> Machine<'a> {
             shared_bytes: layout.static_shared_bytes as usize + launch.dynamic_shared_bytes as usize,
             instructions_per_warp: options.instructions_per_warp,
             races: options.races,
+            strict: options.strict,
             box_loads: options.box_loads,
             schedule: options.schedule,
             overlaps_previous: options.overlaps_previous.unwrap_or(program.waits_for_previous_grid),

@@ -122,8 +122,8 @@ pub(crate) struct Clocks {
     warps: usize,
     /// Number of warps per block.
     warps_of_block: usize,
-    /// Whether a thread has seen but not yet acquired an announcement of another cluster.
-    has_seen_others: bool,
+    /// Whether a thread has seen but not yet acquired an announcement.
+    has_seen: bool,
     /// Current time of each warp's threads, then of each of their engines.
     now: Vec<u32>,
     /// Knowledge of each warp's threads. Threads that passed a barrier together share one clock.
@@ -142,7 +142,7 @@ impl Clocks {
             cluster,
             warps,
             warps_of_block,
-            has_seen_others: false,
+            has_seen: false,
             now: vec![1; Engine::ALL.len() * warps],
             known: vec![Known::new(nothing); warps],
             finished: vec![0; Engine::ALL.len() * LANES * warps],
@@ -330,6 +330,7 @@ impl Clocks {
         if acquires {
             self.acquire(agent.warp, 1 << agent.lane, clock);
         } else {
+            self.has_seen = true;
             self.fences[agent.thread()].seen.get_or_insert_default().join(clock);
         }
     }
@@ -363,7 +364,7 @@ impl Clocks {
         if acquires {
             self.acquire_others(agent, &read);
         } else {
-            self.has_seen_others = true;
+            self.has_seen = true;
             join_shared(&mut self.fences[agent.thread()].seen_of_others, &Some(read));
         }
     }
@@ -377,11 +378,14 @@ impl Clocks {
         self.acquire(agent.warp, 1 << agent.lane, &Arc::new(clock));
     }
 
-    /// Lanes acquire what they have seen of other clusters.
+    /// Lanes acquire what they have seen.
     pub fn acquire_seen(&mut self, warp: u32, lanes: u32) {
-        if self.has_seen_others {
+        if self.has_seen {
             for lane in crate::lanes::lanes(lanes) {
                 let agent = Agent::new(warp, lane, Engine::Thread);
+                if let Some(seen) = self.fences[agent.thread()].seen.take() {
+                    self.acquire(warp, 1 << lane, &Arc::new(seen));
+                }
                 if let Some(others) = self.fences[agent.thread()].seen_of_others.take() {
                     self.acquire_others(agent, &others);
                 }
@@ -397,6 +401,19 @@ impl Clocks {
     /// Knowledge of the thread of `agent` of other clusters.
     pub fn foreign(&self, agent: Agent) -> Option<&Arc<Foreign>> {
         self.known_of(agent).foreign.as_ref()
+    }
+
+    /// What the thread of `agent` has seen, but not acquired, of other clusters.
+    pub fn observed_of_others(&self, agent: Agent) -> Option<&Arc<Foreign>> {
+        self.fences[agent.thread()].seen_of_others.as_ref()
+    }
+
+    /// Whether the thread of `agent` has seen, but not acquired, what comes after the access of `other` at `time`.
+    pub fn has_observed(&self, agent: Agent, other: Agent, time: u32) -> bool {
+        let Fences { seen, seen_of_others, .. } = &self.fences[agent.thread()];
+        let own = seen_of_others.as_ref().and_then(|others| others.clock(self.cluster));
+        let mut clocks = seen.iter().chain(own.map(Arc::as_ref));
+        clocks.any(|clock| clock.covers(self.group(other), 1 << other.lane, time))
     }
 
     /// A fence of GPU scope.

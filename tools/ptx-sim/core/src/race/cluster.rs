@@ -7,7 +7,7 @@ use super::access::Access;
 use super::agent::{Agent, Engine, Scope, Semantics, Strength};
 use super::announced::{Announced, joined};
 use super::clock::{Clock, Clocks};
-use super::foreign::{Foreign, Shard};
+use super::foreign::{Knowledge, Shard};
 use super::grid::Trace;
 use super::line::{LINE_BYTES, LINE_CELLS, Line};
 use super::pages::Pages;
@@ -23,6 +23,8 @@ pub(crate) struct Conflict {
     pub pc: u32,
     pub writes: bool,
     pub kind: Kind,
+    /// Whether the other thread has observed it, but acquired nothing only because no liberties are taken.
+    pub is_excused: bool,
     /// Its time, as counted by the agent's warp.
     time: u32,
 }
@@ -105,6 +107,8 @@ pub(crate) struct Races {
     may_synchronise: bool,
     /// Whether the grid may begin before the previous one has ended.
     pub(super) overlaps_previous: bool,
+    /// Whether only a fence or an acquiring access acquires what a thread has observed.
+    strict: bool,
     /// Whether threads have waited for the previous grid.
     has_waited: bool,
     /// Whether threads let the next grid begin before that wait.
@@ -113,7 +117,7 @@ pub(crate) struct Races {
 
 impl Races {
     /// Race detection for clusters of a shape, in a grid that may or may not begin before the previous one has ended.
-    pub fn new(shape: Shape, overlaps_previous: bool) -> Races {
+    pub fn new(shape: Shape, overlaps_previous: bool, strict: bool) -> Races {
         Races {
             shape,
             clocks: Clocks::new(shape.blocks, shape.warps, 0),
@@ -127,6 +131,7 @@ impl Races {
             lockstep: Vec::new(),
             may_synchronise: false,
             overlaps_previous,
+            strict,
             has_waited: false,
             launched_early: false,
         }
@@ -180,7 +185,9 @@ impl Races {
     /// actions of the threads that pass the barrier.
     pub fn arrive(&mut self, barrier: usize, phase: u64, warp: u32, lanes: u32, releases: bool) {
         // A barrier after an atomic operation counts as the missing fence, as in CUDA's own examples.
-        self.clocks.acquire_seen(warp, lanes);
+        if !self.strict {
+            self.clocks.acquire_seen(warp, lanes);
+        }
         let Phase { number, clock } = &mut self.barriers[barrier][(phase % 2) as usize];
         if *number != phase {
             (*number, *clock) = (phase, Arc::default());
@@ -303,7 +310,9 @@ impl Races {
         };
         if space == Space::Global {
             self.may_synchronise |= semantics.strength.reaches_other_clusters();
-            record.foreign = self.clocks.foreign(agent).map_or(0, |foreign| self.foreign.number(foreign));
+            let acquired = self.clocks.foreign(agent).cloned();
+            let observed = self.clocks.observed_of_others(agent).filter(|_| self.strict).cloned();
+            record.foreign = self.foreign.number(Knowledge { acquired, observed });
         }
         let (mut start, mut rest) = (address, data);
         while !rest.is_empty() {
@@ -321,8 +330,10 @@ impl Races {
                 value[first..first + part.len()].copy_from_slice(part);
             }
             let meets = |(old, lane, meeting): Met| {
-                let agent = self.clocks.agent(old.group as usize, lane);
-                let earlier = |kind| Conflict { agent, pc: old.pc, writes: old.writes, kind, time: old.time };
+                let other = self.clocks.agent(old.group as usize, lane);
+                let is_excused = self.strict && self.clocks.has_observed(agent, other, old.time);
+                let earlier =
+                    |kind| Conflict { agent: other, pc: old.pc, writes: old.writes, kind, is_excused, time: old.time };
                 match meeting {
                     _ if conflict.is_some() => {}
                     Meeting::Race(kind) => conflict = Some(earlier(kind)),
@@ -345,7 +356,7 @@ impl Races {
         let written = (address..address + bytes as u64)
             .find_map(|address| self.global.line(address)?.write_to((address % LINE_BYTES) as usize))?;
         let agent = self.clocks.agent(written.group as usize, written.lanes.trailing_zeros());
-        Some(Conflict { agent, pc: written.pc, writes: true, kind: Kind::Plain, time: written.time })
+        Some(Conflict { agent, pc: written.pc, writes: true, kind: Kind::Plain, is_excused: false, time: written.time })
     }
 
     /// Whether some lane of the warp of the earlier access has been ordered before `agent` since. Lanes that execute an
@@ -359,11 +370,12 @@ impl Races {
         std::mem::take(&mut self.lockstep)
     }
 
-    /// A strong read has seen the last strong write.
-    pub fn observe(&mut self, agent: Agent, semantics: Semantics, space: Space, address: u64) {
+    /// A strong read has seen the last strong write. An atomic operation acquires what it has seen even without the fence that PTX
+    /// requires after it.
+    pub fn observe(&mut self, agent: Agent, semantics: Semantics, space: Space, address: u64, is_atomic: bool) {
         let rank = self.clocks.rank(agent.warp as usize);
         if let Some(clock) = self.announced.get(&(space, address)).and_then(|announced| announced.to(rank).as_ref()) {
-            self.clocks.see(agent, clock, semantics.acquires);
+            self.clocks.see(agent, clock, semantics.acquires || is_atomic && !self.strict);
         }
     }
 
@@ -403,7 +415,7 @@ impl Races {
                 let agent = self.clocks.agent(group.into(), lanes.trailing_zeros());
                 let is_known = |(_, other): &(u64, Conflict)| other.pc == pc && other.agent.warp == agent.warp;
                 if !found.iter().any(is_known) {
-                    found.push((address, Conflict { agent, pc, writes, kind: Kind::Plain, time }));
+                    found.push((address, Conflict { agent, pc, writes, kind: Kind::Plain, is_excused: false, time }));
                 }
             }
         }
@@ -429,11 +441,10 @@ impl Races {
 /// Strong accesses of a thread to global memory that are visible to other clusters. The caller holds the lock on the
 /// announcements at the address.
 impl Races {
-    /// A read has seen the last write. An atomic operation acquires what it has seen even without the fence that PTX requires
-    /// after it.
+    /// A read has seen the last write, as in [`Races::observe`].
     pub fn observe_others(&mut self, agent: Agent, semantics: Semantics, shard: &Shard, address: u64, is_atomic: bool) {
         if let Some(announced) = shard.get(&address) {
-            self.clocks.see_others(agent, announced, address, semantics.acquires || is_atomic);
+            self.clocks.see_others(agent, announced, address, semantics.acquires || is_atomic && !self.strict);
         }
     }
 
@@ -464,15 +475,18 @@ impl Races {
 /// Knowledge of threads about other clusters, numbered from 1.
 #[derive(Debug, Default)]
 struct ForeignTable {
-    known: Vec<Arc<Foreign>>,
+    known: Vec<Knowledge>,
 }
 
 impl ForeignTable {
-    /// The number of a thread's knowledge.
-    fn number(&mut self, foreign: &Arc<Foreign>) -> u16 {
-        let found = self.known.iter().rposition(|known| Arc::ptr_eq(known, foreign));
+    /// The number of a thread's knowledge; 0 for none.
+    fn number(&mut self, foreign: Knowledge) -> u16 {
+        if foreign.is_none() {
+            return 0;
+        }
+        let found = self.known.iter().rposition(|known| known.is(&foreign));
         let index = found.unwrap_or_else(|| {
-            self.known.push(foreign.clone());
+            self.known.push(foreign);
             self.known.len() - 1
         });
         // Later ones beyond the maximum count as the last.

@@ -62,6 +62,27 @@ impl Foreign {
     }
 }
 
+/// What a thread knows about other clusters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Knowledge {
+    pub acquired: Option<Arc<Foreign>>,
+    /// What it has observed, but not acquired, because no liberties are taken.
+    pub observed: Option<Arc<Foreign>>,
+}
+
+impl Knowledge {
+    /// Whether it is none.
+    pub fn is_none(&self) -> bool {
+        self.acquired.is_none() && self.observed.is_none()
+    }
+
+    /// Whether the two share their parts.
+    pub fn is(&self, other: &Knowledge) -> bool {
+        let part = |known: &Option<Arc<Foreign>>| known.as_ref().map(Arc::as_ptr);
+        part(&self.acquired) == part(&other.acquired) && part(&self.observed) == part(&other.observed)
+    }
+}
+
 /// The join of two optional values.
 pub(super) fn join_shared(mine: &mut Option<Arc<Foreign>>, theirs: &Option<Arc<Foreign>>) {
     match (mine.as_mut(), theirs) {

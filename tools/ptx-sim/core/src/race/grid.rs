@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::accesses::Touched;
 use super::agent::{Agent, Strength};
-use super::foreign::Foreign;
+use super::foreign::{Foreign, Knowledge};
 use super::shadow::{CELL_BYTES, Kind, PAGE_CELLS, Record};
 
 /// Global memory accesses of a cluster.
@@ -16,7 +16,7 @@ pub(crate) struct Trace {
     /// By cell, in order.
     pub accesses: Vec<(u64, Record)>,
     /// Its threads' knowledge of other clusters, numbered from 1 as in the records.
-    pub foreign: Vec<Arc<Foreign>>,
+    pub foreign: Vec<Knowledge>,
     /// Whether it made strong accesses, by which it may have synchronised with others.
     pub may_synchronise: bool,
     /// Whether it let the next grid begin, or ended, without having waited for the previous grid.
@@ -42,6 +42,8 @@ pub(crate) struct ClusterConflict {
     /// First byte of the word that both access.
     pub address: u64,
     pub kind: Kind,
+    /// Whether one has observed the other, but acquired nothing only because no liberties are taken.
+    pub is_excused: bool,
     /// Whether both clusters made strong accesses, which may have been meant to order them.
     pub both_synchronise: bool,
 }
@@ -63,7 +65,7 @@ pub(crate) struct GridRaces {
     warps: usize,
     pages: HashMap<u64, Vec<Entries>>,
     /// Each cluster's knowledge of others; `None` for clusters without any.
-    foreign: HashMap<u64, Vec<Arc<Foreign>>>,
+    foreign: HashMap<u64, Vec<Knowledge>>,
 }
 
 impl GridRaces {
@@ -86,9 +88,10 @@ impl GridRaces {
             let entries = &mut page[(cell % PAGE_CELLS) as usize];
             let race = |other: &Entry| {
                 let kind = other.conflict(&entry, self.warps)?;
-                (!are_ordered(&self.foreign, other, &entry, cell * CELL_BYTES)).then_some((*other, kind))
+                let order = order(&self.foreign, other, &entry, cell * CELL_BYTES);
+                (order != Order::Acquired).then_some((*other, kind, order == Order::Observed))
             };
-            if let Some((other, kind)) = entries.iter().find_map(race)
+            if let Some((other, kind, is_excused)) = entries.iter().find_map(race)
                 && reported.insert((record.pc, record.group, record.lanes))
             {
                 conflicts.push(ClusterConflict {
@@ -96,6 +99,7 @@ impl GridRaces {
                     earlier: other.access(self.warps),
                     address: cell * CELL_BYTES,
                     kind,
+                    is_excused,
                     both_synchronise: entry.may_synchronise && other.may_synchronise,
                 });
             }
@@ -140,16 +144,35 @@ impl Entry {
     }
 }
 
-/// Whether accesses to a word by two different clusters are ordered.
-fn are_ordered(foreign: &HashMap<u64, Vec<Arc<Foreign>>>, one: &Entry, other: &Entry, address: u64) -> bool {
-    let knows = |this: &Entry, that: &Entry| {
-        let index = usize::from(this.record.foreign).checked_sub(1)?;
-        let known = foreign.get(&this.cluster)?.get(index)?;
+/// The order of two accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    None,
+    /// One thread has observed what the other one released after its access, but has not acquired it.
+    Observed,
+    Acquired,
+}
+
+/// The order of accesses to a word by two different clusters.
+fn order(foreign: &HashMap<u64, Vec<Knowledge>>, one: &Entry, other: &Entry, address: u64) -> Order {
+    let knows = |known: &Foreign, that: &Entry| {
         let announced = that.record.strength.reaches_other_clusters() && known.was_read_at(that.cluster, address);
         let Record { group, lanes, time, .. } = that.record;
-        Some(announced || known.clock(that.cluster)?.covers(group.into(), lanes, time))
+        announced || known.clock(that.cluster).is_some_and(|clock| clock.covers(group.into(), lanes, time))
     };
-    knows(one, other) == Some(true) || knows(other, one) == Some(true)
+    let order = |this: &Entry, that: &Entry| {
+        let index = usize::from(this.record.foreign).checked_sub(1);
+        let known = index.and_then(|index| foreign.get(&this.cluster)?.get(index));
+        let is_in = |part: fn(&Knowledge) -> &Option<Arc<Foreign>>| {
+            known.and_then(|known| part(known).as_ref()).is_some_and(|known| knows(known, that))
+        };
+        match () {
+            () if is_in(|known| &known.acquired) => Order::Acquired,
+            () if is_in(|known| &known.observed) => Order::Observed,
+            () => Order::None,
+        }
+    };
+    order(one, other).max(order(other, one))
 }
 
 /// Maximum number of ordered clusters with equal accesses to a cell that are remembered.

@@ -112,7 +112,7 @@ mod tests {
 
     fn races() -> Races {
         let bytes = (SYSTEM_SHARED_BYTES + BYTES_IN_USE) as usize;
-        Races::new(Shape { blocks: 1, warps: WARPS as usize, barriers: 1, shared_bytes: bytes }, false)
+        Races::new(Shape { blocks: 1, warps: WARPS as usize, barriers: 1, shared_bytes: bytes }, false, false)
     }
 
     /// The complete history of each cell, and the cluster's accesses to global memory.
