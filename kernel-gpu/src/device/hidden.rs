@@ -5,18 +5,18 @@ use core::arch::asm;
 /// `number`, opaque to the compiler: values derived from it are recomputed where they are used, rarely, instead of occupying
 /// registers throughout a loop.
 #[inline(always)]
-pub fn again(mut number: u32) -> u32 {
+pub fn recompute(mut number: u32) -> u32 {
     // SAFETY: the assembly is only a comment.
-    unsafe { asm!("// again: {}", inout(reg32) number, options(nomem, nostack, preserves_flags)) };
+    unsafe { asm!("// recomputed: {}", inout(reg32) number, options(nomem, nostack, preserves_flags)) };
     number
 }
 
-/// [`again`] of an address.
+/// [`recompute`] of an address.
 #[cfg(feature = "sm_80")]
 #[inline(always)]
-pub fn address_again(mut address: u64) -> u64 {
+pub fn recompute_address(mut address: u64) -> u64 {
     // SAFETY: the assembly is only a comment.
-    unsafe { asm!("// again: {}", inout(reg64) address, options(nomem, nostack, preserves_flags)) };
+    unsafe { asm!("// recomputed: {}", inout(reg64) address, options(nomem, nostack, preserves_flags)) };
     address
 }
 

@@ -43,17 +43,17 @@ impl Lane {
         Self { thread, warp: thread / WARP_SIZE, index: thread % WARP_SIZE }
     }
 
-    /// The same lane, with everything recomputed from its thread index ([`hidden::again`]).
+    /// The same lane, with everything recomputed from its thread index ([`hidden::recompute`]).
     #[cfg(feature = "sm_80")]
     #[inline(always)]
-    pub fn again_from_thread(self) -> Self {
-        Self::of(hidden::again(self.thread))
+    pub fn recomputed_from_thread(self) -> Self {
+        Self::of(hidden::recompute(self.thread))
     }
 
-    /// The same lane, with everything recomputed from its lane index ([`hidden::again`]).
+    /// The same lane, with everything recomputed from its lane index ([`hidden::recompute`]).
     #[inline(always)]
-    pub fn again(self) -> Self {
-        Self { index: hidden::again(self.index), ..self }
+    pub fn recomputed(self) -> Self {
+        Self { index: hidden::recompute(self.index), ..self }
     }
 
     /// g: this lane holds rows g and g + 8 of an accumulator tile.

@@ -135,7 +135,7 @@ pub fn check_loops(environment: &Environment, workspace: &Workspace) -> Result<(
     for module in &built.manifest.modules {
         splits.extend(split_by_lane::splits(&fs::read_to_string(folder.join(&module.file))?));
     }
-    let advice = "a condition on the lane has to be hidden in such a loop (`hidden::again`, docs/rust-cuda.md):";
+    let advice = "a condition on the lane has to be hidden in such a loop (`hidden::recompute`, docs/rust-cuda.md):";
     ensure!(splits.is_empty(), "{advice}\n  {}", splits.join("\n  "));
     Ok(())
 }

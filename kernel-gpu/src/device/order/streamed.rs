@@ -164,7 +164,7 @@ impl Streamed {
             return step.strip.idle_tiles;
         }
         let rows = K::WARPGROUPS * ROWS;
-        let item_end = hidden::again(step.strip.first_row / rows * rows + rows);
+        let item_end = hidden::recompute(step.strip.first_row / rows * rows + rows);
         Self::tiles(context, item_end, context.kv_length) - 1 - step.strip.last_tile
     }
 }

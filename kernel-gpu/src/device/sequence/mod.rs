@@ -223,7 +223,7 @@ unsafe fn sequences(
 /// Whether an address is not null. Re-evaluated each time, so that the result does not occupy a register throughout a loop.
 #[inline(always)]
 fn is_given(address: u64) -> bool {
-    hidden::again(address as u32 | (address >> 32) as u32) != 0
+    hidden::recompute(address as u32 | (address >> 32) as u32) != 0
 }
 
 impl Sequence for Packed {
@@ -266,7 +266,7 @@ impl Sequence for Packed {
         // Behind the search, which does not wait for what is looked at here.
         if other_rows::are_there(args, all) {
             // Recomputed, since what is kept for this would occupy registers.
-            let work = args.packed_work(hidden::again(thread::block_idx_x()));
+            let work = args.packed_work(hidden::recompute(thread::block_idx_x()));
             let share = Share { number: work.query_tile, of: args.query_tiles.get().get() };
             // SAFETY: the blocks of a head have its tiles, each once.
             unsafe { other_rows::clear(args, all, work.head, share, (thread::thread_idx_x(), threads)) };

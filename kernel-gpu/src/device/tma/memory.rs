@@ -65,10 +65,10 @@ impl<K: TmaKernel> Memory<K> {
         Self { base: shared::dynamic_shared_mem(), _kernel: PhantomData }
     }
 
-    /// The same memory, with addresses recomputed from its beginning ([`hidden::again`]).
+    /// The same memory, with addresses recomputed from its beginning ([`hidden::recompute`]).
     #[inline(always)]
     pub fn recomputed(self) -> Self {
-        Self { base: hidden::again(self.base), ..self }
+        Self { base: hidden::recompute(self.base), ..self }
     }
 
     /// The place of a strip of Q, later of O.

@@ -100,7 +100,7 @@ impl<K: TmaKernel> Ring<K> {
             turns.pass();
             // Recomputed: with a lane known from outside of the surrounding loop, the compiler would duplicate the loop for the
             // arriving lane and the others, and each would wait alone at the barriers in it.
-            self.release(memory, hidden::again(lane_index));
+            self.release(memory, hidden::recompute(lane_index));
         }
     }
 }

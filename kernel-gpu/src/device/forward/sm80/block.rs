@@ -46,11 +46,11 @@ impl<'a, K: Kernel> Block<'a, K> {
         Some(Self { args, work, tile, rows, threads, _kernel: PhantomData })
     }
 
-    /// The same block, with its work recomputed ([`hidden::again`]).
+    /// The same block, with its work recomputed ([`hidden::recompute`]).
     #[cfg(feature = "sm_80")]
     #[inline(always)]
-    pub fn again(&self) -> Self {
-        let work = K::Sequence::work(self.args, K::Mask::ORDER, hidden::again(thread::block_idx_x()));
+    pub fn recomputed(&self) -> Self {
+        let work = K::Sequence::work(self.args, K::Mask::ORDER, hidden::recompute(thread::block_idx_x()));
         // The tile exists, as before. An `Option` of a block would be placed in local memory.
         let tile = K::Sequence::tile(self.args, work, self.rows).unwrap_or(SequenceTile::EMPTY);
         Self { work, tile, ..*self }

@@ -17,7 +17,7 @@ use contract::parts::FRAGMENT_BYTES;
 
 /// Gives the softmax state of a strip and its O to `store`, in fragments, with the offset of each.
 #[inline(always)]
-pub fn leave_strip<K: Sm80Kernel>(
+pub fn store_strip<K: Sm80Kernel>(
     output: &OutputStrip<K>,
     (shift, sum): ([f32; ROWS_PER_LANE], [f32; ROWS_PER_LANE]),
     mut store: impl FnMut(u32, FragmentC),

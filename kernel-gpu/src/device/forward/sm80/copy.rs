@@ -49,7 +49,7 @@ impl Copies {
         let rows_per_pass = block.threads / Parts::<K, ROWS>::CHUNKS * Parts::<K, ROWS>::ROWS;
         // What sections of several rows add would occupy registers.
         let (lane, pitch) = match IN_TURN && Parts::<K, ROWS>::ROWS > 1 {
-            true => (lane.again_from_thread(), hidden::address_again(self.pitch)),
+            true => (lane.recomputed_from_thread(), hidden::recompute_address(self.pitch)),
             false => (lane, self.pitch),
         };
         let (row, chunk) = place::<K, ROWS>(lane);
@@ -59,7 +59,7 @@ impl Copies {
         let length = |chunk: u32| if has_chunk(head_dim, chunk) { length } else { 0 };
         let (mut first_row, mut shared) = (first_row + row, tile.chunk(row, chunk));
         if IN_TURN {
-            (first_row, shared) = (hidden::again(first_row), hidden::again(shared));
+            (first_row, shared) = (hidden::recompute(first_row), hidden::recompute(shared));
         }
         let is_relative =
             rows_per_pass.is_power_of_two() || rows_per_pass.is_multiple_of(Tile::<K, ROWS>::SWIZZLE_ROWS);
@@ -87,7 +87,7 @@ impl Copies {
             });
             self.global += rows_per_pass.min(ROWS) as u64 * pitch;
             if IN_TURN {
-                self.global = hidden::address_again(self.global);
+                self.global = hidden::recompute_address(self.global);
             }
         };
         // Unrolled as far as it pays: every condition is a constant, and so is the number of remaining passes. If a tile has fewer

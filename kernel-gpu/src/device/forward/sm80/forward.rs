@@ -85,12 +85,12 @@ pub fn forward<
             }
             // Everything is recomputed, since it would occupy registers in the loop above.
             loop {
-                let pipeline = pipeline.again();
+                let pipeline = pipeline.recomputed();
                 if !is_begun {
                     pipeline.abandon();
                     step = pipeline.begin();
                 }
-                let warp = warp.again(pipeline.block.attended().position);
+                let warp = warp.recomputed(pipeline.block.attended().position);
                 let result = warp.follow_maxima::<BLOCK_N, K_STEPS, TOGETHER, STAGES>(&pipeline, &mut step);
                 // Warps that guessed may make all start over.
                 if !sync::block_any(false) {
@@ -101,7 +101,7 @@ pub fn forward<
         }
     };
 
-    let (block, lane) = (pipeline.block.again(), lane.again_from_thread());
+    let (block, lane) = (pipeline.block.recomputed(), lane.recomputed_from_thread());
     let group = Group::of::<K>(lane);
     let warp_row = group.warp * rows_per_warp;
     // SAFETY: the warp is converged and only its rows of the Q tile are written, which are not read after the last step; each step

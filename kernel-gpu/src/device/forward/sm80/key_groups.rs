@@ -3,7 +3,7 @@
 //! With one group, a block of few rows would have only one warp per 16 of them and leave most of the multiprocessor idle.
 
 use super::block::Block;
-use super::combination::{add_fragment, add_softmax, leave_strip};
+use super::combination::{add_fragment, add_softmax, store_strip};
 use super::kernel::Sm80Kernel;
 use super::{Output, Tile, parts};
 use crate::device::lane::Lane;
@@ -58,7 +58,7 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     // SAFETY: all threads are here. Each warp writes to its own place, which is read after the barrier.
     unsafe {
         if group.number > 0 {
-            leave::<K, M_TILES>(&output, &softmax, place(group.number));
+            publish::<K, M_TILES>(&output, &softmax, place(group.number));
         }
         sync::block();
         if group.number == 0 {
@@ -77,14 +77,14 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
 /// # Safety
 /// The whole warp calls this together, each lane with its own place.
 #[inline(always)]
-unsafe fn leave<K: Sm80Kernel, const M_TILES: usize>(
+unsafe fn publish<K: Sm80Kernel, const M_TILES: usize>(
     output: &Output<K, M_TILES>,
     softmax: &Statistics<M_TILES>,
     place: u32,
 ) {
     unrolled!(at most 4; for m in M_TILES => {
         let place = place + m as u32 * K::STRIP_BYTES;
-        leave_strip::<K>(&output[m], (softmax.shift[m], softmax.sum[m]), |offset, fragment| {
+        store_strip::<K>(&output[m], (softmax.shift[m], softmax.sum[m]), |offset, fragment| {
             // SAFETY: the lane's own chunks.
             unsafe { memory::store_shared_four(place + offset, fragment) };
         });

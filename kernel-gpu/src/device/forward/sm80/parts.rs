@@ -66,7 +66,7 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
 ) {
     if K::LEAVES_PARTS && block.args.part_results != 0 {
         // SAFETY: the whole warp is here, for rows that only it has in this part.
-        unsafe { leave::<K, BLOCK_M, M_TILES>(&output, softmax, warp_row, block, lane) };
+        unsafe { publish::<K, BLOCK_M, M_TILES>(&output, softmax, warp_row, block, lane) };
         return;
     }
     // SAFETY: the caller's promise.
@@ -91,7 +91,7 @@ fn place<K: Sm80Kernel, const BLOCK_M: u32>(
 /// # Safety
 /// The whole warp calls this together.
 #[inline(always)]
-unsafe fn leave<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
+unsafe fn publish<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     output: &Output<K, M_TILES>,
     softmax: &Statistics<M_TILES>,
     warp_row: u32,
@@ -104,7 +104,7 @@ unsafe fn leave<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
         if block.first_row() + row < block.length() {
             let place = place::<K, BLOCK_M>(block.args, part, row, lane);
             // SAFETY: the workspace has a place for every strip of every part; it is this lane's.
-            unsafe { combination::leave_strip::<K>(&output[m], (softmax.shift[m], softmax.sum[m]), |offset, value| {
+            unsafe { combination::store_strip::<K>(&output[m], (softmax.shift[m], softmax.sum[m]), |offset, value| {
                 memory::store_global_four(place + offset as u64, value);
             }) };
         }

@@ -119,12 +119,12 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u3
     /// The same pipeline, with its block and its initial copy addresses recomputed: kept from the first time, they would occupy
     /// registers in the loop over the steps.
     #[inline(always)]
-    pub fn again(&self) -> Self {
-        let block = self.block.again();
+    pub fn recomputed(&self) -> Self {
+        let block = self.block.recomputed();
         let attended = block.attended();
         let first_step = Part::of_block::<K, BLOCK_M, BLOCK_N>(block.args, attended.steps(BLOCK_N)).begin;
-        let (keys, values, lane) = (attended.keys(), attended.values(), self.lane.again_from_thread());
-        let (kv_length, first_key) = (attended.length, hidden::again(self.first_key));
+        let (keys, values, lane) = (attended.keys(), attended.values(), self.lane.recomputed_from_thread());
+        let (kv_length, first_key) = (attended.length, hidden::recompute(self.first_key));
         Self { block, kv_length, first_key, first_step, keys, values, lane, ..*self }
     }
 

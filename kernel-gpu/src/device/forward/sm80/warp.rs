@@ -142,10 +142,10 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         Self::of(args, position, lane, |warp_row| unsafe { Queries::load(tile, warp_row, lane) })
     }
 
-    /// The same warp, with everything but Q recomputed ([`Lane::again`]).
+    /// The same warp, with everything but Q recomputed ([`Lane::recomputed`]).
     #[inline(always)]
-    pub fn again(&self, position: u32) -> Self {
-        let lane = self.lane.again();
+    pub fn recomputed(&self, position: u32) -> Self {
+        let lane = self.lane.recomputed();
         Self::of(self.args, position, lane, |warp_row| Queries { lane, warp_row, ..self.queries })
     }
 
@@ -309,7 +309,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         // SAFETY: the whole warp is here; K is complete.
         let mut scores = unsafe { products::scores::<K, BLOCK_N, M_TILES>(&self.queries.fragments(), keys, self.lane) };
         if MASKED {
-            let lane = self.lane.again();
+            let lane = self.lane.recomputed();
             mask_scores::<K::Mask, M_TILES, 2>(self.args, &mut scores, self.first_row, first_key, length, lane);
         }
         scores

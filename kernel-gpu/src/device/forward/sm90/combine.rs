@@ -105,7 +105,7 @@ fn strip_of(lane: Lane) -> u32 {
 /// All computing warps call this together, each after its last product has completed; nothing is copied to the memory of K and V
 /// any more.
 #[inline(always)]
-pub unsafe fn leave_part<K: TmaKernel>(output: &OutputStrip<K>, memory: Memory<K>, lane: Lane) {
+pub unsafe fn publish_part<K: TmaKernel>(output: &OutputStrip<K>, memory: Memory<K>, lane: Lane) {
     // SAFETY: all of them are here, and nothing else uses the barrier. It orders the writes after the other warps' products with K and V.
     unsafe {
         const { assert!(!K::TILE.splits_keys() || K::WARPGROUPS <= 2, "the barrier is of one or two warpgroups") };
@@ -128,24 +128,24 @@ pub unsafe fn leave_part<K: TmaKernel>(output: &OutputStrip<K>, memory: Memory<K
     });
 }
 
-/// [`leave_part`], and the statistics, for a warpgroup that attended to nothing.
+/// [`publish_part`], and the statistics, for a warpgroup that attended to nothing.
 ///
 /// # Safety
 /// All computing warps call this together; nothing is copied to the memory of K and V.
 #[inline(always)]
-pub unsafe fn leave_no_part<K: TmaKernel>(memory: Memory<K>, lane: Lane) {
+pub unsafe fn publish_no_part<K: TmaKernel>(memory: Memory<K>, lane: Lane) {
     let nothing = Statistics { shift: [[f32::NEG_INFINITY; ROWS_PER_LANE]], sum: [[0.0; ROWS_PER_LANE]] };
     // SAFETY: the caller has the warps together, and no product was started.
     unsafe {
-        epilogue::leave_statistics(&nothing, memory, strip_of(lane), lane);
-        leave_part(&Fragments::zeros(), memory, lane);
+        epilogue::write_statistics(&nothing, memory, strip_of(lane), lane);
+        publish_part(&Fragments::zeros(), memory, lane);
     }
 }
 
 /// Combines and stores O and LSE of the cluster's strips; each block does its share of the rows.
 ///
 /// # Safety
-/// The computing warps call this together after [`leave_part`] or [`leave_no_part`], while all other warps of the cluster
+/// The computing warps call this together after [`publish_part`] or [`publish_no_part`], while all other warps of the cluster
 /// call [`wait_for_others`]; rows before the end lie within the launch's O, and nothing else writes them.
 #[inline(always)]
 pub unsafe fn combine<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {

@@ -20,7 +20,7 @@ use contract::config::WARPGROUP_WARPS;
 /// S = Q K₀ᵀ
 /// for each strip:
 ///     for each step: P from S; O += P V together with S = Q Kᵀ of the next step, be it of another strip or item
-///     leave O to the warp that stores it
+///     write O for the storer
 /// ```
 pub struct BetweenWarpgroups;
 
@@ -41,7 +41,7 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
                     turns.end();
                 }
                 if K::SPLITS_KEYS {
-                    combine::leave_no_part(memory, lane);
+                    combine::publish_no_part(memory, lane);
                 }
                 return;
             };
@@ -59,16 +59,16 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
             let mut strip = Strip::<K>::new(context, step, lane);
             compute_first_scores(context, &mut strip, step);
             loop {
-                strip.guess_shifts(context, step, lane.again());
+                strip.guess_shifts(context, step, lane.recomputed());
                 // All steps but the last are a separate loop: the handling of the last step would cost every step tests and
                 // copies.
                 while !step.is_last() {
                     if K::Mask::HAS_BEGIN {
                         let next = step.next(memory);
-                        strip.take_masked(context, step, Some(next), lane.again());
+                        strip.softmax_masked(context, step, Some(next), lane.recomputed());
                     } else {
                         // A tile has as many keys as a strip has rows, so only the last one needs masking.
-                        strip.take(step);
+                        strip.softmax(step);
                     }
                     let next = step.next(memory);
                     wait_for_tile(context, next);
@@ -77,10 +77,10 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
                     release(context, step, K::Order::idle_tiles(context, step, false), lane);
                     step = next;
                 }
-                strip.take_masked(context, step, None, lane.again());
+                strip.softmax_masked(context, step, None, lane.recomputed());
                 let mut normalisers = [0.0; ROWS_PER_LANE];
                 if !K::COMPLETES_AFTER_OUTPUT {
-                    normalisers = strip.complete(memory, step, lane.again());
+                    normalisers = strip.complete(memory, step, lane.recomputed());
                 }
                 wait_for_values_of_one_tile(context, step);
                 let Some(next) = K::Order::next_strip(context, step) else {
@@ -90,9 +90,9 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
                     }
                     strip.wait_for_output::<0>();
                     if K::COMPLETES_AFTER_OUTPUT {
-                        normalisers = strip.complete(memory, step, lane.again());
+                        normalisers = strip.complete(memory, step, lane.recomputed());
                     }
-                    leave_strip(context, &mut strip, step, normalisers, lane);
+                    write_strip(context, &mut strip, step, normalisers, lane);
                     release(context, step, K::Order::idle_tiles(context, step, true), lane);
                     let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
                     wait_for_strip(context, next);
@@ -103,7 +103,7 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
                     continue;
                 };
                 wait_for_strip(context, next);
-                strip.begin(context, next, lane.again());
+                strip.begin(context, next, lane.recomputed());
                 strip.start_last_output(step, turns);
                 if next.strip.number == last_in_turn_from {
                     turns.pass_to_first();
@@ -111,16 +111,16 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
                 strip.start_next_scores(next);
                 strip.wait_for_output::<1>();
                 if K::COMPLETES_AFTER_OUTPUT {
-                    normalisers = strip.complete(memory, step, lane.again());
+                    normalisers = strip.complete(memory, step, lane.recomputed());
                 }
                 release(context, step, K::Order::idle_tiles(context, step, false), lane);
-                leave_strip(context, &mut strip, step, normalisers, lane);
+                write_strip(context, &mut strip, step, normalisers, lane);
                 strip.wait_for_scores();
                 step = next;
             }
             turns.end();
             if K::SPLITS_KEYS {
-                strip.leave_part(memory, lane.again());
+                strip.publish_part(memory, lane.recomputed());
             }
         }
     }
@@ -132,7 +132,7 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
 /// # Safety
 /// All lanes of the warp call this together, after the last PV product of the strip.
 #[inline(always)]
-pub unsafe fn leave_strip<K: ComposedKernel>(
+pub unsafe fn write_strip<K: ComposedKernel>(
     context: &Context<'_, K>,
     strip: &mut Strip<K>,
     step: Step<K>,
@@ -144,7 +144,7 @@ pub unsafe fn leave_strip<K: ComposedKernel>(
         if K::SPLITS_KEYS {
             return;
         }
-        strip.finish(context.memory, step, normalisers, lane.again());
+        strip.finish(context.memory, step, normalisers, lane.recomputed());
     }
 }
 

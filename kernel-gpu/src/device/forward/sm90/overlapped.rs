@@ -2,7 +2,7 @@
 
 use crate::device::forward::sm90::combine;
 use crate::device::forward::sm90::consumer::{
-    compute_first_scores, leave_strip, release, wait_for_strip, wait_for_tile, wait_for_values_of_one_tile,
+    compute_first_scores, release, wait_for_strip, wait_for_tile, wait_for_values_of_one_tile, write_strip,
 };
 use crate::device::forward::sm90::epilogue::Normalisers;
 use crate::device::forward::sm90::parts::{ComposedKernel, Consumer};
@@ -22,7 +22,7 @@ use contract::config::WARPGROUP_WARPS;
 /// for each strip:
 ///     for each step: p from S, while O += P V of the step before is computed
 ///                    S = Q Kᵀ of the next step, be it of another strip or item, then O += P V
-///     leave O to the warp that stores it, behind the first softmax of the next strip where the overlap goes across strips
+///     write O for the storer, behind the first softmax of the next strip where the overlap goes across strips
 /// ```
 pub struct WithinWarpgroup;
 
@@ -36,7 +36,7 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Consumer<K> for WithinWarpgroup 
         unsafe {
             let Some(mut step) = K::Order::first_strip(context, lane, turns) else {
                 if K::SPLITS_KEYS {
-                    combine::leave_no_part(memory, lane);
+                    combine::publish_no_part(memory, lane);
                 }
                 return;
             };
@@ -44,32 +44,32 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Consumer<K> for WithinWarpgroup 
             compute_first_scores(context, &mut strip, step);
             let mut in_flight = InFlight::none(step);
             loop {
-                strip.guess_shifts(context, step, lane.again());
+                strip.guess_shifts(context, step, lane.recomputed());
                 while !step.is_last() {
                     let next = step.next(memory);
                     if K::Mask::HAS_BEGIN {
-                        strip.mask(context, step, Some(next), lane.again());
+                        strip.mask(context, step, Some(next), lane.recomputed());
                     }
-                    let rescale = strip.take_ahead(step, K::Mask::HAS_BEGIN);
+                    let rescale = strip.softmax_ahead(step, K::Mask::HAS_BEGIN);
                     in_flight.finish(context, &mut strip, lane);
                     wait_for_tile(context, next);
-                    strip.settle(rescale);
+                    strip.apply_rescale(rescale);
                     strip.start_ahead(step, next);
                     in_flight = InFlight::of_step(step);
                     step = next;
                 }
-                strip.mask(context, step, None, lane.again());
-                let rescale = strip.take_ahead(step, true);
+                strip.mask(context, step, None, lane.recomputed());
+                let rescale = strip.softmax_ahead(step, true);
                 // Before the wait for the next strip, whose place may be the one that this releases.
                 in_flight.finish(context, &mut strip, lane);
-                let normalisers = strip.complete(memory, step, lane.again());
+                let normalisers = strip.complete(memory, step, lane.recomputed());
                 wait_for_values_of_one_tile(context, step);
                 let next = K::Order::next_strip(context, step);
                 if let Some(next) = next {
                     wait_for_strip(context, next);
-                    strip.begin(context, next, lane.again());
+                    strip.begin(context, next, lane.recomputed());
                 }
-                strip.settle(rescale);
+                strip.apply_rescale(rescale);
                 let Some(next) = next else {
                     strip.start_last_output(step, turns);
                     if K::Mask::ALL_KEYS {
@@ -79,11 +79,11 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Consumer<K> for WithinWarpgroup 
                             ..step
                         });
                         strip.wait_for_output::<1>();
-                        leave_strip(context, &mut strip, step, normalisers, lane);
+                        write_strip(context, &mut strip, step, normalisers, lane);
                         strip.wait_for_scores();
                     } else {
                         strip.wait_for_output::<0>();
-                        leave_strip(context, &mut strip, step, normalisers, lane);
+                        write_strip(context, &mut strip, step, normalisers, lane);
                     }
                     release(context, step, K::Order::idle_tiles(context, step, true), lane);
                     let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
@@ -103,14 +103,14 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Consumer<K> for WithinWarpgroup 
                     strip.start_next_scores(next);
                     strip.wait_for_output::<1>();
                     release(context, step, K::Order::idle_tiles(context, step, false), lane);
-                    leave_strip(context, &mut strip, step, normalisers, lane);
+                    write_strip(context, &mut strip, step, normalisers, lane);
                     strip.wait_for_scores();
                     in_flight = InFlight::none(step);
                 }
                 step = next;
             }
             if K::SPLITS_KEYS {
-                strip.leave_part(memory, lane.again());
+                strip.publish_part(memory, lane.recomputed());
             }
         }
     }
@@ -160,7 +160,7 @@ impl<K: ComposedKernel> InFlight<K> {
             }
             release(context, self.step, K::Order::idle_tiles(context, self.step, false), lane);
             if K::OVERLAPS_STRIPS && self.step.is_last() {
-                leave_strip(context, strip, self.step, self.normalisers, lane);
+                write_strip(context, strip, self.step, self.normalisers, lane);
             }
         }
     }

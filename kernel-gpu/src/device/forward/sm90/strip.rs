@@ -303,21 +303,27 @@ impl<K: ComposedKernel> Strip<K> {
     /// the `next` step of the strip need are loaded, which takes longer than the products.
     ///
     /// # Safety
-    /// As for [`Self::take`].
+    /// As for [`Self::softmax`].
     #[inline(always)]
-    pub unsafe fn take_masked(&mut self, context: &Context<'_, K>, step: Step<K>, next: Option<Step<K>>, lane: Lane) {
+    pub unsafe fn softmax_masked(
+        &mut self,
+        context: &Context<'_, K>,
+        step: Step<K>,
+        next: Option<Step<K>>,
+        lane: Lane,
+    ) {
         // SAFETY: the whole warp is here with no product in flight.
         unsafe {
             self.mask(context, step, next, lane);
-            self.take_scores(step, true);
+            self.softmax_of(step, true);
         }
     }
 
     /// Applies score modifications and masking to the scores of a step: the first part of
-    /// [`Self::take_masked`].
+    /// [`Self::softmax_masked`].
     ///
     /// # Safety
-    /// As for [`Self::take_masked`], except that O may be in flight.
+    /// As for [`Self::softmax_masked`], except that O may be in flight.
     #[inline(always)]
     pub unsafe fn mask(&mut self, context: &Context<'_, K>, step: Step<K>, next: Option<Step<K>>, lane: Lane) {
         let (args, at) = (context.args, place(context, step, lane));
@@ -336,17 +342,17 @@ impl<K: ComposedKernel> Strip<K> {
     /// # Safety
     /// All lanes of the warp call this together, with no product in flight.
     #[inline(always)]
-    pub unsafe fn take(&mut self, step: Step<K>) {
+    pub unsafe fn softmax(&mut self, step: Step<K>) {
         // SAFETY: the caller's promise is the same.
-        unsafe { self.take_scores(step, false) };
+        unsafe { self.softmax_of(step, false) };
     }
 
-    /// [`Self::take`] of scores that may have been masked.
+    /// [`Self::softmax`] of scores that may have been masked.
     ///
     /// # Safety
-    /// As for [`Self::take`].
+    /// As for [`Self::softmax`].
     #[inline(always)]
-    unsafe fn take_scores(&mut self, step: Step<K>, masked: bool) {
+    unsafe fn softmax_of(&mut self, step: Step<K>, masked: bool) {
         let rescale = |r, factor| rescale_row::<K>(&mut self.output, r, factor);
         let kind = StepKind { first: step.is_first(), masked };
         // SAFETY: the whole warp is here with no product in flight.
@@ -363,7 +369,7 @@ impl<K: ComposedKernel> Strip<K> {
         // SAFETY: the whole warp is here, and Q of the strip has arrived.
         unsafe {
             let statistics = self.softmax.complete();
-            epilogue::leave_statistics(&statistics, memory, step.strip.place, lane)
+            epilogue::write_statistics(&statistics, memory, step.strip.place, lane)
         }
     }
 
@@ -374,28 +380,28 @@ impl<K: ComposedKernel> Strip<K> {
     #[inline(always)]
     pub unsafe fn finish(&mut self, memory: Memory<K>, step: Step<K>, normalisers: Normalisers, lane: Lane) {
         // SAFETY: the whole warp is here; all products that read Q have completed.
-        unsafe { epilogue::leave_output(&self.output, normalisers, memory, step.strip.place, lane) };
+        unsafe { epilogue::write_output(&self.output, normalisers, memory, step.strip.place, lane) };
     }
 
     /// Writes O of the strip for the blocks of the cluster, which have the other parts of its keys.
     ///
     /// # Safety
-    /// As for [`combine::leave_part`].
+    /// As for [`combine::publish_part`].
     #[inline(always)]
-    pub unsafe fn leave_part(&self, memory: Memory<K>, lane: Lane) {
+    pub unsafe fn publish_part(&self, memory: Memory<K>, lane: Lane) {
         // SAFETY: the caller's promise is the same.
-        unsafe { combine::leave_part(&self.output, memory, lane) };
+        unsafe { combine::publish_part(&self.output, memory, lane) };
     }
 }
 
 impl<K: ComposedKernel<Softmax = AddedSums<K>>> Strip<K> {
-    /// Turns the scores of a step, which may have been masked, into its probabilities while O may be in flight: [`Self::settle`]
+    /// Turns the scores of a step, which may have been masked, into its probabilities while O may be in flight: [`Self::apply_rescale`]
     /// completes them.
     ///
     /// # Safety
     /// All lanes of the warp call this together, with no product except O in flight.
     #[inline(always)]
-    pub unsafe fn take_ahead(&mut self, step: Step<K>, masked: bool) -> Rescale {
+    pub unsafe fn softmax_ahead(&mut self, step: Step<K>, masked: bool) -> Rescale {
         let mut due = Rescale { is_due: 0, factors: [1.0; ROWS_PER_LANE] };
         let rescale = |r: usize, factor| {
             due.factors[r] = factor;
@@ -407,11 +413,11 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Strip<K> {
         due
     }
 
-    /// Rescales O if that is due, and rounds the probabilities of [`Self::take_ahead`], when no product is in flight.
+    /// Rescales O if that is due, and rounds the probabilities of [`Self::softmax_ahead`], when no product is in flight.
     // Not earlier: ptxas serialises products if the registers that one reads or accumulates into were written while another was
     // in flight.
     #[inline(always)]
-    pub fn settle(&mut self, Rescale { is_due, factors }: Rescale) {
+    pub fn apply_rescale(&mut self, Rescale { is_due, factors }: Rescale) {
         if is_due != 0 {
             unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row::<K>(&mut self.output, r, factors[r]) });
         }
@@ -440,5 +446,5 @@ fn place<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>, lane: Lane)
 /// The first row of a step's strip. Where scores are changed, there are no registers to keep what is derived from it.
 #[inline(always)]
 fn first_row<K: ComposedKernel>(step: Step<K>) -> u32 {
-    if K::ScoreMod::MODIFIES { hidden::again(step.strip.first_row) } else { step.strip.first_row }
+    if K::ScoreMod::MODIFIES { hidden::recompute(step.strip.first_row) } else { step.strip.first_row }
 }

@@ -260,7 +260,7 @@ fn sizes_of_lane<K: TmaKernel>(
     last: u32,
 ) -> [Size; SEQUENCES_PER_LANE as usize] {
     // Products with it would otherwise occupy registers throughout the walk.
-    let mine = hidden::again(first + SEQUENCES_PER_LANE * lane.index);
+    let mine = hidden::recompute(first + SEQUENCES_PER_LANE * lane.index);
     let size = |sequence| {
         if sequence >= context.args.sequences {
             return Size::NOTHING;
