@@ -6,6 +6,8 @@
 //!
 //! Accumulators of `mma.sync` and `wgmma` have the same layout: of each 16×8 tile, [lane](lane::Lane) 4g + t of a warp holds rows g and
 //! g + 8, columns 2t and 2t + 1. Mask and softmax work on this layout.
+//!
+//! [`together`] says what the `# Safety` sections promise.
 #![cfg_attr(
     any(feature = "candidates", not(any(feature = "sm_80", feature = "sm_90a"))),
     allow(
@@ -41,6 +43,7 @@ mod softmax;
 pub mod tile;
 #[cfg(feature = "sm_90a")]
 pub mod tma;
+mod together;
 mod unroll;
 
 pub(crate) use unroll::unrolled;

@@ -32,7 +32,7 @@ pub mod thread {
     /// Every thread of the block executes this together.
     #[inline(always)]
     pub unsafe fn sync_threads() {
-        // SAFETY: the caller has the block together.
+        // SAFETY: block together.
         unsafe { core::arch::nvptx::_syncthreads() };
     }
 }
@@ -47,7 +47,7 @@ pub mod warp {
     /// Every lane of the warp executes this together.
     #[inline(always)]
     pub unsafe fn sync_warp() {
-        // SAFETY: the caller has the warp together.
+        // SAFETY: warp together.
         unsafe { cuda_std::warp::sync_warp(u32::MAX) };
     }
 }

@@ -65,7 +65,7 @@ pub mod thread {
     /// Every thread of the block executes this together.
     #[inline(always)]
     pub unsafe fn sync_threads() {
-        // SAFETY: the caller has the block together.
+        // SAFETY: block together.
         unsafe { core::arch::nvptx::_syncthreads() };
     }
 }
@@ -84,7 +84,7 @@ pub mod warp {
     /// Every lane of the warp executes this together.
     #[inline(always)]
     pub unsafe fn sync_warp() {
-        // SAFETY: the caller has the warp together.
+        // SAFETY: warp together.
         unsafe { core::arch::asm!("bar.warp.sync 0xffffffff;", options(nostack)) };
     }
 
@@ -94,7 +94,7 @@ pub mod warp {
     /// Every lane of the warp executes this together.
     #[inline(always)]
     pub unsafe fn converge() {
-        // SAFETY: the caller has the warp together.
+        // SAFETY: warp together.
         unsafe { bar_warp_sync(u32::MAX) };
     }
 }

@@ -120,19 +120,19 @@ pub trait Order<K: TmaKernel> {
     /// The first step of a lane's warpgroup; `None` if the block has no strip for it.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together, before anything else.
+    /// Warpgroup together, before anything else.
     unsafe fn first_strip(context: &Context<'_, K>, lane: Lane, turns: Turns) -> Option<Step<K>>;
 
     /// The step after `step`, the last of its strip; `None` if there is none, or the next item has no strip for this warpgroup.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together.
+    /// Warpgroup together.
     unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>>;
 
     /// The step after `step`, the last of its strip, if [`Self::next_strip`] returned `None`; `None` if there is none in any item.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together, after they have released the tiles of the step.
+    /// Warpgroup together, after they have released the tiles of the step.
     #[inline(always)]
     unsafe fn resume(_: &Context<'_, K>, _: Step<K>, _: Lane, _: Turns) -> Option<Step<K>> {
         None

@@ -21,7 +21,7 @@ pub type FragmentC = [f32; 4];
 /// Every lane of the warp executes this together.
 #[inline(always)]
 pub unsafe fn multiply_accumulate<E: Element>(c: &mut FragmentC, a: FragmentA, b: [u32; 2]) {
-    // SAFETY: the caller has the warp together.
+    // SAFETY: warp together.
     unsafe {
         match E::TYPE {
             config::Element::F16 => multiply!("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", c, a, b),

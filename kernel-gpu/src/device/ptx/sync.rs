@@ -20,7 +20,7 @@ macro_rules! in_one_place {
 #[inline(always)]
 pub unsafe fn block() {
     in_one_place!("barrier");
-    // SAFETY: the caller has the block together.
+    // SAFETY: block together.
     unsafe { thread::sync_threads() };
 }
 
@@ -46,7 +46,7 @@ pub unsafe fn block_any(condition: bool) -> bool {
 #[inline(always)]
 pub unsafe fn warp() {
     in_one_place!("barrier");
-    // SAFETY: the caller has the warp together.
+    // SAFETY: warp together.
     unsafe { warp::sync_warp() };
 }
 
@@ -58,7 +58,7 @@ pub unsafe fn warp() {
 #[inline(always)]
 pub unsafe fn converge_warp() {
     in_one_place!("converge");
-    // SAFETY: the caller has the warp together.
+    // SAFETY: warp together.
     unsafe { warp::converge() };
 }
 

@@ -31,7 +31,7 @@ pub trait Bias: Copy {
     /// Starts loading the elements for the scores at `place`.
     ///
     /// # Safety
-    /// All lanes of the warp call this together; the bias has an element for each row and key of the sequence. What was fetched before has
+    /// Warp together; the bias has an element for each row and key of the sequence. What was fetched before has
     /// been [added](Self::add).
     unsafe fn fetch<E: Element, const M_TILES: usize, const N_TILES: usize>(
         self,
@@ -43,7 +43,7 @@ pub trait Bias: Copy {
     /// Adds the elements that were fetched last to their scores, each divided by the scale.
     ///
     /// # Safety
-    /// All lanes of the warp call this together.
+    /// Warp together.
     unsafe fn add<E: Element, const M_TILES: usize, const N_TILES: usize>(
         self,
         args: &ForwardArgs,

@@ -44,7 +44,7 @@ pub trait ScoreMod: Copy {
     /// Modifies the scores at `place`.
     ///
     /// # Safety
-    /// All lanes of the warp call this together; `fetched` is what was fetched last, for the same place.
+    /// Warp together; `fetched` is what was fetched last, for the same place.
     unsafe fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
         self,
         args: &ForwardArgs,
@@ -116,7 +116,7 @@ impl<B: Bias> ScoreMod for Modified<B> {
         place: Place,
         lane: Lane,
     ) -> B::Fetched<M_TILES, N_TILES> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: as promised to this function.
         unsafe { self.bias.fetch::<E, M_TILES, N_TILES>(args, place, lane) }
     }
 
@@ -144,7 +144,7 @@ impl<B: Bias> ScoreMod for Modified<B> {
                 self.shorten(args, scores, place, lane, math::abs);
             }
         }
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: as promised to this function.
         unsafe { self.bias.add::<E, M_TILES, N_TILES>(args, scores, fetched, lane) };
     }
 }

@@ -184,7 +184,7 @@ impl Packed {
     /// Prefetches the lengths of the first sequences into L2. The previous grid may still be writing them.
     ///
     /// # Safety
-    /// All lanes of a warp call this together.
+    /// Warp together.
     #[cfg(feature = "sm_90a")]
     #[inline(always)]
     pub unsafe fn prefetch_lengths(args: &ForwardArgs, lane: Lane) {

@@ -49,7 +49,7 @@ impl<K: Kernel> AddedSums<K> {
     /// [`Softmax::probabilities`], unrounded and in place of the scores.
     ///
     /// # Safety
-    /// As for [`Softmax::probabilities`].
+    /// Warp together; the step is uniform.
     #[inline(always)]
     pub unsafe fn probabilities_in_place<const N_TILES: usize>(
         &mut self,
@@ -58,7 +58,7 @@ impl<K: Kernel> AddedSums<K> {
         step: StepKind,
         rescale: impl FnMut(usize, f32),
     ) {
-        // SAFETY: the caller has the warp together.
+        // SAFETY: warp together.
         unsafe {
             if !step.begins_under_row_max(Self::FIRST_SHIFT) {
                 let mut probabilities = *scores;
@@ -79,14 +79,14 @@ impl<K: Kernel> AddedSums<K> {
     /// Whether the probabilities under the current shift, with these sums, are sound in all lanes.
     ///
     /// # Safety
-    /// As for [`Softmax::probabilities`].
+    /// Warp together; the step is uniform.
     #[inline(always)]
     unsafe fn are_sound(Sums(sums): Sums, first: bool) -> bool {
         let begins_under_zero = const { matches!(Self::FIRST_SHIFT, FirstShift::Zero) };
         // The sum of both is NaN if one is, and comparisons with NaN are false.
         let no_overflow = sums[0] + sums[1] <= K::Element::LARGEST_SUM;
         let not_small = math::min(sums[0], sums[1]) >= K::Element::SMALLEST_FIRST_SUM;
-        // SAFETY: the caller has the warp together.
+        // SAFETY: warp together.
         unsafe { vote::all(no_overflow & (!begins_under_zero || !first | not_small)) }
     }
 
@@ -99,7 +99,7 @@ impl<K: Kernel> AddedSums<K> {
     /// Adds a step under the row maxima; leaves its probabilities in place of the scores.
     ///
     /// # Safety
-    /// As for [`Softmax::probabilities`].
+    /// Warp together; the step is uniform.
     #[inline(always)]
     unsafe fn under_row_max<const N_TILES: usize>(
         &mut self,
@@ -114,7 +114,7 @@ impl<K: Kernel> AddedSums<K> {
         }
         unrolled!(at most 2; for r in ROWS_PER_LANE => {
             let previous = shift[r];
-            // SAFETY: the caller has the warp together.
+            // SAFETY: warp together.
             shift[r] = unsafe { raised_to_row_max(previous, &scores[0], r, scale_log2) };
             let finite = finite_or_zero(shift[r]);
             let factor = math::exp2(previous - finite);
@@ -147,7 +147,7 @@ impl<K: Kernel> Softmax<K> for AddedSums<K> {
         step: StepKind,
         rescale: impl FnMut(usize, f32),
     ) -> Probabilities<K_STEPS> {
-        // SAFETY: the caller has the warp together.
+        // SAFETY: warp together.
         unsafe {
             // The first condition always holds. Without it, LLVM orders the instructions of every kernel that guesses otherwise.
             if K::HeadDim::COLUMNS > 0 && !step.begins_under_row_max(Self::FIRST_SHIFT) {
@@ -173,7 +173,7 @@ impl<K: Kernel> Softmax<K> for AddedSums<K> {
     unsafe fn complete(&mut self) -> Statistics<1> {
         let Statistics { shift, sum: [mut sum] } = core::mem::replace(self, Self::new()).statistics;
         unrolled!(at most 2; for r in ROWS_PER_LANE => {
-            // SAFETY: the caller has the warp together.
+            // SAFETY: warp together.
             sum[r] = unsafe { across_quad(sum[r], |a, b| a + b) };
         });
         Statistics { shift, sum: [sum] }

@@ -57,23 +57,23 @@ pub fn row_maximum<const N_TILES: usize>(mut maximum: f32, strip: &[FragmentC; N
 /// The largest of a row's scores, in part `r` of a strip: [`row_maximum`] of the four lanes that share it.
 ///
 /// # Safety
-/// The whole warp calls this together.
+/// Warp together.
 #[inline(always)]
 pub unsafe fn row_maximum_of_quad<const N_TILES: usize>(strip: &[FragmentC; N_TILES], r: usize) -> f32 {
-    // SAFETY: the caller has the warp together.
+    // SAFETY: warp together.
     unsafe { across_quad(row_maximum(f32::NEG_INFINITY, strip, r), math::max) }
 }
 
 /// Shifts that are guessed from a few scores of each row: c times their maximum, with [room](Element::HEADROOM) for larger ones.
 ///
 /// # Safety
-/// The whole warp calls this together.
+/// Warp together.
 #[cfg(feature = "sm_90a")]
 #[inline(always)]
 pub unsafe fn guessed_shifts<E: Element>(scores: &[FragmentC; GUESSED_FROM], scale_log2: f32) -> [f32; ROWS_PER_LANE] {
     let mut shifts = [0.0; ROWS_PER_LANE];
     unrolled!(at most 2; for r in ROWS_PER_LANE => {
-        // SAFETY: the caller has the warp together.
+        // SAFETY: warp together.
         let maximum = unsafe { row_maximum_of_quad(scores, r) };
         shifts[r] = math::fma(maximum, scale_log2, E::HEADROOM);
     });
@@ -83,7 +83,7 @@ pub unsafe fn guessed_shifts<E: Element>(scores: &[FragmentC; GUESSED_FROM], sca
 /// The shift `previous` of part `r` of a strip, raised to c times the maximum of its scores.
 ///
 /// # Safety
-/// The whole warp calls this together.
+/// Warp together.
 #[cfg(feature = "sm_90a")]
 #[inline(always)]
 pub unsafe fn raised_to_row_max<const N_TILES: usize>(
@@ -92,7 +92,7 @@ pub unsafe fn raised_to_row_max<const N_TILES: usize>(
     r: usize,
     scale_log2: f32,
 ) -> f32 {
-    // SAFETY: the caller has the warp together.
+    // SAFETY: warp together.
     let maximum = unsafe { row_maximum_of_quad(strip, r) };
     math::max(previous, maximum * scale_log2)
 }
@@ -204,10 +204,10 @@ pub fn finite_or_zero(shift: f32) -> f32 {
 /// Combines a value over the four lanes that share a row.
 ///
 /// # Safety
-/// The whole warp calls this together.
+/// Warp together.
 #[inline(always)]
 pub unsafe fn across_quad(value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
-    // SAFETY: the caller has the warp together.
+    // SAFETY: warp together.
     unsafe {
         let value = combine(value, shuffle::exchange::<1>(value));
         combine(value, shuffle::exchange::<2>(value))

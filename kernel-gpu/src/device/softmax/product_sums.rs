@@ -71,7 +71,7 @@ impl<K: Kernel> ProductSums<K> {
     /// Turns scores into probabilities under the row maxima.
     ///
     /// # Safety
-    /// As for [`Softmax::probabilities`].
+    /// Warp together; the step is uniform.
     #[inline(always)]
     unsafe fn under_row_max<const N_TILES: usize>(
         &mut self,
@@ -82,7 +82,7 @@ impl<K: Kernel> ProductSums<K> {
     ) {
         unrolled!(at most 2; for r in ROWS_PER_LANE => {
             let previous = if first { f32::NEG_INFINITY } else { self.shift[r] };
-            // SAFETY: the caller has the warp together.
+            // SAFETY: warp together.
             self.shift[r] = unsafe { raised_to_row_max(previous, &scores[0], r, scale_log2) };
             let shift = finite_or_zero(self.shift[r]);
             probabilities_of_row(&mut scores[0], r, scale_log2, shift, |_| ());
@@ -118,7 +118,7 @@ impl<K: Kernel> Softmax<K> for ProductSums<K> {
         step: StepKind,
         rescale: impl FnMut(usize, f32),
     ) -> Probabilities<K_STEPS> {
-        // SAFETY: the caller has the warp together.
+        // SAFETY: warp together.
         unsafe {
             if !step.begins_under_row_max(Self::FIRST_SHIFT) {
                 let mut largest = Largest::NOTHING;

@@ -30,7 +30,7 @@ pub trait Softmax<K: Kernel>: Sized {
     /// `r` of the strip with the factor by which O must be multiplied.
     ///
     /// # Safety
-    /// The whole warp calls this together; `step` is uniform.
+    /// Warp together; `step` is uniform.
     unsafe fn probabilities<const N_TILES: usize, const K_STEPS: usize>(
         &mut self,
         scores: &mut Scores<1, N_TILES>,
@@ -45,7 +45,7 @@ pub trait Softmax<K: Kernel>: Sized {
     /// Shift and sum of the strip's rows after its last step. Resets the state for the next strip.
     ///
     /// # Safety
-    /// The whole warp calls this together, after the product of P with ones has completed.
+    /// Warp together, after the product of P with ones has completed.
     unsafe fn complete(&mut self) -> Statistics<1>;
 }
 

@@ -14,7 +14,7 @@ pub fn writes_statistics(lane: Lane) -> bool {
 /// Signals that the strip at `place` is computed.
 ///
 /// # Safety
-/// All lanes of the warp call this together, behind a barrier of the warp that follows their accesses to the strip, once for the strip.
+/// Warp together, behind a barrier of the warp that follows their accesses to the strip, once for the strip.
 #[inline(always)]
 pub unsafe fn signal<K: TmaKernel>(memory: Memory<K>, place: u32, lane: Lane) {
     // Every lane that wrote statistics arrives itself: racecheck does not see the order through the warp's barrier.
@@ -27,10 +27,10 @@ pub unsafe fn signal<K: TmaKernel>(memory: Memory<K>, place: u32, lane: Lane) {
 /// Passes the place of a strip without rows to the storer, which finds nothing there.
 ///
 /// # Safety
-/// All lanes of the warp call this together, once for the strip.
+/// Warp together, once for the strip.
 #[inline(always)]
 pub unsafe fn signal_empty<K: TmaKernel>(memory: Memory<K>, place: u32, lane: Lane) {
-    // SAFETY: the caller has the warp together. All lanes have read the strip's description.
+    // SAFETY: warp together. All lanes have read the strip's description.
     unsafe {
         sync::warp();
         signal(memory, place, lane);

@@ -57,7 +57,7 @@ impl<K: TmaKernel> Ring<K> {
     /// Waits until the tile has arrived.
     ///
     /// # Safety
-    /// All lanes of the warp call this together, for the tiles in order.
+    /// Warp together, for the tiles in order.
     #[inline(always)]
     pub unsafe fn wait(self, memory: Memory<K>) {
         // SAFETY: an initialised mbarrier.
@@ -77,7 +77,7 @@ impl<K: TmaKernel> Ring<K> {
     /// Releases the stage for the warp, which does not read the tile again.
     ///
     /// # Safety
-    /// All lanes of the warp call this together after the products with the tile have completed, once per tile, in order.
+    /// Warp together after the products with the tile have completed, once per tile, in order.
     #[inline(always)]
     pub unsafe fn release(self, memory: Memory<K>, lane_index: u32) {
         if lane_index == 0 {
@@ -90,10 +90,10 @@ impl<K: TmaKernel> Ring<K> {
     /// arrivals for the tile before. Takes a turn, since those of the other warpgroups pass through this one.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together, once per tile, in order.
+    /// Warpgroup together, once per tile, in order.
     #[inline(always)]
     pub unsafe fn pass_over(self, memory: Memory<K>, turns: Turns, lane_index: u32) {
-        // SAFETY: the caller has the warpgroup together.
+        // SAFETY: warpgroup together.
         unsafe {
             self.wait(memory);
             turns.wait();

@@ -34,11 +34,11 @@ impl Turns {
     /// [`Self::pass_to_first`] leaves out.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together.
+    /// Warpgroup together.
     #[inline(always)]
     pub unsafe fn begin(self) {
         if self.next == 1 {
-            // SAFETY: the caller has the warpgroup together; the first turn follows.
+            // SAFETY: warpgroup together; the first turn follows.
             unsafe { self.pass() };
         }
     }
@@ -46,7 +46,7 @@ impl Turns {
     /// Waits for the warpgroup's turn.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together, alternately with [`Self::pass`].
+    /// Warpgroup together, alternately with [`Self::pass`].
     #[inline(always)]
     pub unsafe fn wait(self) {
         if self.taken {
@@ -58,7 +58,7 @@ impl Turns {
     /// Ends the turn.
     ///
     /// # Safety
-    /// As for [`Self::wait`].
+    /// Warpgroup together, after its [`Self::wait`].
     #[inline(always)]
     pub unsafe fn pass(self) {
         if self.taken {
@@ -76,11 +76,11 @@ impl Turns {
     /// Takes the first warpgroup's unused turn, so that no barrier is left with pending arrivals.
     ///
     /// # Safety
-    /// As for [`Self::wait`], once, after the last [`Self::pass`].
+    /// Warpgroup together, once, after the last [`Self::pass`].
     #[inline(always)]
     pub unsafe fn end(self) {
         if self.own == 1 {
-            // SAFETY: the caller has the warpgroup together, after its last pass.
+            // SAFETY: warpgroup together, after its last pass.
             unsafe { self.wait() };
         }
     }

@@ -36,7 +36,7 @@ impl Copies {
     /// keeps in registers.
     ///
     /// # Safety
-    /// All threads of the block call this together; the rows belong to a tensor of the launch; `tile` is not accessed until a wait
+    /// Block together; the rows belong to a tensor of the launch; `tile` is not accessed until a wait
     /// for the copies and a barrier.
     #[inline(always)]
     pub unsafe fn start<K: Kernel, const ROWS: u32, const IN_TURN: bool>(
@@ -127,7 +127,7 @@ fn place<K: Kernel, const ROWS: u32>(lane: Lane) -> (u32, u32) {
 /// [`Copies::start`] of rows `[first_row, first_row + ROWS)` of `rows`.
 ///
 /// # Safety
-/// As for [`Copies::start`].
+/// Block together, as for [`Copies::start`].
 #[inline(always)]
 pub unsafe fn start_copy<K: Kernel, const ROWS: u32>(
     tile: Tile<K, ROWS>,

@@ -20,7 +20,7 @@ use contract::config::{MMA_M, WARP_SIZE};
 /// Normalises O and stores it, and LSE if requested. With [`Sm80Kernel::EXCHANGE`], O bypasses the tile.
 ///
 /// # Safety
-/// The whole warp calls this together, for its rows of the block from `warp_row` on; no other warp accesses these rows of
+/// Warp together, for its rows of the block from `warp_row` on; no other warp accesses these rows of
 /// `tile`, and a barrier follows the last reads of their previous contents.
 #[inline(always)]
 pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
@@ -31,7 +31,7 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     block: &Block<'_, K>,
     lane: Lane,
 ) {
-    // SAFETY: the caller has the warp together; rows before the end lie within the launch's O, and only this warp writes
+    // SAFETY: warp together; rows before the end lie within the launch's O, and only this warp writes
     // them.
     unsafe {
         normalise::<K, M_TILES>(&mut output, softmax);
@@ -60,7 +60,7 @@ fn normalise<K: Kernel, const M_TILES: usize>(output: &mut Output<K, M_TILES>, s
 /// Stores O in 16-byte pieces, through the warp's own rows of `tile`, which turn the accumulator layout into rows.
 ///
 /// # Safety
-/// As for [`store`].
+/// Warp together; no other warp accesses the warp's rows of the tile.
 #[inline(always)]
 unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     output: &Output<K, M_TILES>,
@@ -75,7 +75,7 @@ unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
             unsafe { write_row::<K, BLOCK_M>(&output[m], r, tile, lane.row(warp_row, m, r), lane) };
         });
     });
-    // SAFETY: the caller has the warp together.
+    // SAFETY: warp together.
     unsafe { sync::warp() };
 
     // Each lane stores a chunk of a section, so the warp stores that section of several rows at once.
@@ -102,7 +102,7 @@ unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
 /// Stores O in 16-byte pieces, from registers.
 ///
 /// # Safety
-/// As for [`store`].
+/// Warp together; no other warp writes these rows.
 #[inline(always)]
 unsafe fn exchange_output<K: Kernel, const M_TILES: usize>(
     output: &Output<K, M_TILES>,
@@ -121,7 +121,7 @@ unsafe fn exchange_output<K: Kernel, const M_TILES: usize>(
 /// that the head does not have.
 ///
 /// # Safety
-/// The whole warp calls this together; no other warp writes these rows.
+/// Warp together; no other warp writes these rows.
 #[inline(always)]
 unsafe fn exchange_strip<K: Kernel>(
     strip: &OutputStrip<K>,
@@ -133,7 +133,7 @@ unsafe fn exchange_strip<K: Kernel>(
     unrolled!(at most 2; for r in ROWS_PER_LANE => {
         let row = lane.row(first_row, 0, r);
         unrolled!(at most 4; for quad in const { K::HeadDim::N_TILES / QUAD as usize } => {
-            // SAFETY: the whole warp is here; a chunk of a row before the end, 16-byte aligned by the launch's checks.
+            // SAFETY: warp together; a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe {
                 let first = quad * QUAD as usize;
                 let tile = |n: usize| strip.all()[first + n];
@@ -147,7 +147,7 @@ unsafe fn exchange_strip<K: Kernel>(
 /// that the head does not have.
 ///
 /// # Safety
-/// As for [`exchange_strip`]. Each lane gives its part `r` of the tiles.
+/// Warp together, each lane with its part `r` of the tiles; no other warp writes these rows.
 #[inline(always)]
 unsafe fn store_quad<K: Kernel>(
     tiles: &[FragmentC; QUAD as usize],
@@ -159,7 +159,7 @@ unsafe fn store_quad<K: Kernel>(
 ) {
     let chunk = first + lane.index % QUAD;
     let pack = |n: usize| pack_pair::<K>(tiles[n], r);
-    // SAFETY: the whole warp is here; a chunk of a row before the end, 16-byte aligned by the launch's checks.
+    // SAFETY: warp together; a chunk of a row before the end, 16-byte aligned by the launch's checks.
     unsafe {
         let value = transpose([pack(0), pack(1), pack(2), pack(3)], lane);
         if !K::Sequence::HAS_TAIL || (row < length && has_chunk(args.head_dim, chunk)) {
@@ -172,7 +172,7 @@ unsafe fn store_quad<K: Kernel>(
 /// with the first columns stores LSE.
 ///
 /// # Safety
-/// The whole warp calls this together; no other warp writes these columns.
+/// Warp together; no other warp writes these columns.
 #[inline(always)]
 pub unsafe fn store_columns<K: Kernel>(
     mut tiles: [FragmentC; QUAD as usize],
@@ -190,7 +190,7 @@ pub unsafe fn store_columns<K: Kernel>(
             tiles[n][2 * r + 1] *= factor;
         });
         let rows = (lane.row(first_row, 0, r), block.length());
-        // SAFETY: the whole warp is here, and its columns are its own.
+        // SAFETY: warp together, and its columns are its own.
         unsafe { store_quad::<K>(&tiles, (r, first_tile), block.output(), block.args, rows, lane) };
     });
     if let (0, Some(lse)) = (first_tile, block.lse()) {
@@ -212,11 +212,11 @@ fn pack_pair<K: Kernel>(fragment: FragmentC, r: usize) -> u32 {
 /// Transposes four values of the four lanes of a quad: lane i gets the i-th value of each lane.
 ///
 /// # Safety
-/// The whole warp calls this together.
+/// Warp together.
 #[inline(always)]
 unsafe fn transpose([a, b, c, d]: [u32; QUAD as usize], lane: Lane) -> [u32; QUAD as usize] {
     let (odd, upper) = (lane.index & 1 != 0, lane.index & 2 != 0);
-    // SAFETY: the whole warp is here.
+    // SAFETY: warp together.
     unsafe {
         let [a, b] = swap::<1>([a, b], odd);
         let [c, d] = swap::<1>([c, d], odd);
@@ -229,10 +229,10 @@ unsafe fn transpose([a, b, c, d]: [u32; QUAD as usize], lane: Lane) -> [u32; QUA
 /// Exchanges a value with the lane at `LANE_MASK`: the lane with `is_second` sends its first value, the other its second.
 ///
 /// # Safety
-/// As for [`transpose`].
+/// Warp together.
 #[inline(always)]
 unsafe fn swap<const LANE_MASK: u32>([first, second]: [u32; 2], is_second: bool) -> [u32; 2] {
-    // SAFETY: the whole warp is here.
+    // SAFETY: warp together.
     let other = unsafe { shuffle::exchange_bits::<LANE_MASK>(if is_second { first } else { second }) };
     if is_second { [other, second] } else { [first, other] }
 }
@@ -259,7 +259,7 @@ unsafe fn write_row<K: Kernel, const BLOCK_M: u32>(
 /// Stores LSE for the warp's rows; `lse` is the address of the head's row 0.
 ///
 /// # Safety
-/// As for [`store`].
+/// Warp together; no other warp writes LSE of these rows.
 #[inline(always)]
 unsafe fn store_lse<K: Kernel, const M_TILES: usize>(
     softmax: &Statistics<M_TILES>,

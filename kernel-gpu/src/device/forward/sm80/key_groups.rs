@@ -38,7 +38,7 @@ impl Group {
 /// Combines all groups' parts of a warp's rows; the first group stores them ([`parts::store`]), the others pass theirs through `stages`.
 ///
 /// # Safety
-/// All threads of the block call this together, each warp for its rows from `warp_row` on. `stages` has
+/// Block together, each warp for its rows from `warp_row` on. `stages` has
 /// [`Sm80::exchanged_bytes`](contract::tile::Sm80::exchanged_bytes) that nothing else uses; otherwise as for
 /// [`parts::store`].
 #[inline(always)]
@@ -75,7 +75,7 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
 /// Writes O and the softmax state to `place`.
 ///
 /// # Safety
-/// The whole warp calls this together, each lane with its own place.
+/// Warp together, each lane with its own place.
 #[inline(always)]
 unsafe fn publish<K: Sm80Kernel, const M_TILES: usize>(
     output: &Output<K, M_TILES>,
@@ -94,7 +94,7 @@ unsafe fn publish<K: Sm80Kernel, const M_TILES: usize>(
 /// Adds another warp's part of the same rows, which it wrote to `place`.
 ///
 /// # Safety
-/// The whole warp calls this together, after a barrier.
+/// Warp together, after a barrier.
 #[inline(always)]
 unsafe fn add<K: Sm80Kernel, const M_TILES: usize>(
     output: &mut Output<K, M_TILES>,

@@ -65,7 +65,7 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     lane: Lane,
 ) {
     if K::LEAVES_PARTS && block.args.part_results != 0 {
-        // SAFETY: the whole warp is here, for rows that only it has in this part.
+        // SAFETY: warp together, for rows that only it has in this part.
         unsafe { publish::<K, BLOCK_M, M_TILES>(&output, softmax, warp_row, block, lane) };
         return;
     }
@@ -89,7 +89,7 @@ fn place<K: Sm80Kernel, const BLOCK_M: u32>(
 /// Leaves O and the softmax state of a warp's rows.
 ///
 /// # Safety
-/// The whole warp calls this together.
+/// Warp together.
 #[inline(always)]
 unsafe fn publish<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     output: &Output<K, M_TILES>,
@@ -152,7 +152,7 @@ impl Combined {
 /// columns and combine their results through shared memory.
 ///
 /// # Safety
-/// All threads of the block call this together. The parts of the block's item are complete.
+/// Block together. The parts of the block's item are complete.
 #[inline(always)]
 pub unsafe fn combine<K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32>(args: &ForwardArgs) {
     let lane = Lane::current();

@@ -106,7 +106,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u3
     /// Starts copying Q; the next [`Pipeline::begin`] waits for it.
     ///
     /// # Safety
-    /// All threads of the block call this together, before any other access to shared memory.
+    /// Block together, before any other access to shared memory.
     #[inline(always)]
     pub unsafe fn start_queries(&self) {
         // SAFETY: all threads are here; the rows of Q before the end are accessible.
@@ -137,7 +137,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u3
     /// Starts the first steps and waits for the first one. The caller then loops `while step.number < pipeline.steps_end`.
     ///
     /// # Safety
-    /// All threads of the block call this together, at the beginning or, after a barrier, [abandoned](Self::abandon).
+    /// Block together, at the beginning or, after a barrier, [abandoned](Self::abandon).
     #[inline(always)]
     pub unsafe fn begin(&self) -> Step {
         let mut copies = Copying {
@@ -158,7 +158,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u3
     /// K and V of a step that was waited for. Starts the copies of the step `STAGES - 1` later.
     ///
     /// # Safety
-    /// All threads of the block call this together, once a step.
+    /// Block together, once a step.
     #[inline(always)]
     pub unsafe fn tiles(&self, step: &mut Step) -> (Tile<K, BLOCK_N>, Tile<K, BLOCK_N>) {
         // SAFETY: all threads are here; readers of the stage have passed the barrier that ended their step.
@@ -169,7 +169,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u3
     /// Ends a step: waits for the next one, if any, and until all threads are done with this one.
     ///
     /// # Safety
-    /// All threads of the block call this together, after [`Pipeline::tiles`].
+    /// Block together, after [`Pipeline::tiles`].
     #[inline(always)]
     pub unsafe fn finish(&self, step: &mut Step) {
         // SAFETY: all threads are here.
@@ -188,7 +188,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u3
     /// pending groups tells which steps are complete.
     ///
     /// # Safety
-    /// All threads of the block call this together; no thread reads the stage until the step is waited for.
+    /// Block together; no thread reads the stage until the step is waited for.
     #[inline(always)]
     unsafe fn start_copies(&self, copies: &mut Copying, step: u32, stage: u32) {
         if step < self.steps_end {
@@ -206,7 +206,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u3
     /// Waits until the oldest step in flight is complete and visible to all, and all threads are done with the previous step.
     ///
     /// # Safety
-    /// All threads of the block call this together.
+    /// Block together.
     #[inline(always)]
     unsafe fn wait(&self) {
         cp_async::wait_for_oldest::<STAGES>();

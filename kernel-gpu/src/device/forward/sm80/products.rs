@@ -19,7 +19,7 @@ pub type QueryFragments<K, const M_TILES: usize> = [<<K as Kernel>::HeadDim as H
 /// Loads the warp's Q rows from shared memory to A fragments.
 ///
 /// # Safety
-/// The whole warp calls this together, after the tile was copied and a barrier.
+/// Warp together, after the tile was copied and a barrier.
 #[inline(always)]
 pub unsafe fn load_queries<K: Kernel, const ROWS: u32, const M_TILES: usize>(
     tile: Tile<K, ROWS>,
@@ -45,7 +45,7 @@ pub unsafe fn load_queries<K: Kernel, const ROWS: u32, const M_TILES: usize>(
 /// S = Q·Kᵀ for the warp's rows and part `part` of `keys`, 16 keys.
 ///
 /// # Safety
-/// The whole warp calls this together, after the tile was copied and a barrier.
+/// Warp together, after the tile was copied and a barrier.
 #[inline(always)]
 pub unsafe fn scores<K: Kernel, const BLOCK_N: u32, const M_TILES: usize>(
     queries: &QueryFragments<K, M_TILES>,
@@ -72,7 +72,7 @@ pub unsafe fn scores<K: Kernel, const BLOCK_N: u32, const M_TILES: usize>(
 /// O += P·V for the warp's rows and part `part` of `values`, 16 keys.
 ///
 /// # Safety
-/// The whole warp calls this together, after the tile was copied and a barrier.
+/// Warp together, after the tile was copied and a barrier.
 #[inline(always)]
 pub unsafe fn accumulate_output<K: Kernel, const BLOCK_N: u32, const M_TILES: usize>(
     output: &mut Output<K, M_TILES>,
@@ -109,11 +109,11 @@ impl<const M_TILES: usize> RowSums<M_TILES> {
     /// l += P·1 on the tensor cores, which are less busy than the warps: no additions, no exchange between lanes.
     ///
     /// # Safety
-    /// The whole warp calls this together.
+    /// Warp together.
     #[inline(always)]
     pub unsafe fn accumulate<E: Element>(&mut self, probabilities: &[FragmentA; M_TILES]) {
         unrolled!(at most 4; for m in M_TILES => {
-            // SAFETY: the caller has the warp together.
+            // SAFETY: warp together.
             unsafe { mma::multiply_accumulate::<E>(&mut self.0[m], probabilities[m], [E::ONES; 2]) };
         });
     }

@@ -38,7 +38,7 @@ impl<const M_TILES: usize> Guess<M_TILES> {
     /// The guess from the scores of 16 keys: `all`, and those that rows attend to, the others being −∞.
     ///
     /// # Safety
-    /// The whole warp calls this together.
+    /// Warp together.
     #[inline(always)]
     pub unsafe fn of<E: Element>(
         all: &Scores<M_TILES, GUESSED_FROM>,
@@ -49,7 +49,7 @@ impl<const M_TILES: usize> Guess<M_TILES> {
         let mut distance = 0.0;
         unrolled!(at most 4; for m in M_TILES => {
             unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                // SAFETY: the caller has the warp together.
+                // SAFETY: warp together.
                 let maximum = unsafe { row_maximum_of_quad(&attended[m], r) } * scale_log2;
                 distance = math::max(distance, math::fma(row_minimum(&all[m], r), -scale_log2, maximum));
                 shifts[m][r] = with_headroom::<E>(maximum);
@@ -73,7 +73,7 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
     /// max is at most c times a score plus the logarithm of its sum. Calls `rescale` like [`Self::follow`].
     ///
     /// # Safety
-    /// The whole warp calls this together.
+    /// Warp together.
     #[inline(always)]
     pub unsafe fn raise<E: Element>(
         &mut self,
@@ -85,7 +85,7 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
             unrolled!(at most 2; for r in ROWS_PER_LANE => { largest = math::max(largest, sums[m][r]) });
         });
         let is_large = largest > E::RAISED_FROM;
-        // SAFETY: the caller has the warp together.
+        // SAFETY: warp together.
         if unsafe { vote::all(!is_large) } {
             return;
         }
@@ -103,7 +103,7 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
     /// `rescale(m, r, factor)` for each strip `m` and part `r` with the factor on everything that was added so far.
     ///
     /// # Safety
-    /// The whole warp calls this together.
+    /// Warp together.
     #[inline(always)]
     pub unsafe fn follow<const PARTS: usize>(
         &mut self,
@@ -120,14 +120,14 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
             });
         });
         let exceeds = largest > LARGEST_EXPONENT;
-        // SAFETY: the caller has the warp together.
+        // SAFETY: warp together.
         if unsafe { vote::all(!exceeds) } {
             return;
         }
         unrolled!(at most 4; for m in M_TILES => {
             unrolled!(at most 2; for r in ROWS_PER_LANE => {
                 let previous = self.0[m][r];
-                // SAFETY: the caller has the warp together.
+                // SAFETY: warp together.
                 let maximum = unsafe { across_quad(maxima[m][r], math::max) };
                 self.0[m][r] = math::max(previous, maximum * scale_log2);
                 rescale(m, r, math::exp2(previous - self.0[m][r]));

@@ -47,7 +47,7 @@ impl<K: Sm80Kernel, const M_TILES: usize> Accumulators<K, M_TILES> {
     /// Adds the 16 keys of part `part` of `values` with their probabilities.
     ///
     /// # Safety
-    /// The whole warp calls this together; `values` is complete and visible.
+    /// Warp together; `values` is complete and visible.
     #[inline(always)]
     unsafe fn add<const BLOCK_N: u32>(
         &mut self,
@@ -55,7 +55,7 @@ impl<K: Sm80Kernel, const M_TILES: usize> Accumulators<K, M_TILES> {
         values: (Tile<K, BLOCK_N>, u32),
         lane: Lane,
     ) {
-        // SAFETY: the whole warp is here; V is complete.
+        // SAFETY: warp together; V is complete.
         unsafe {
             self.sums.accumulate::<K::Element>(probabilities);
             products::accumulate_output::<K, BLOCK_N, M_TILES>(&mut self.output, probabilities, values, lane);
@@ -88,10 +88,10 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
     /// Q of the rows from `warp_row` on.
     ///
     /// # Safety
-    /// The whole warp calls this together, after the tile was copied and a barrier.
+    /// Warp together, after the tile was copied and a barrier.
     #[inline(always)]
     unsafe fn load(tile: Tile<K, BLOCK_M>, warp_row: u32, lane: Lane) -> Self {
-        // SAFETY: the whole warp is here, and Q has arrived.
+        // SAFETY: warp together, and Q has arrived.
         let fragments = unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(tile, warp_row, lane) };
         Self { fragments, tile, warp_row, lane }
     }
@@ -106,7 +106,7 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
     /// their registers.
     ///
     /// # Safety
-    /// The whole warp calls this together.
+    /// Warp together.
     #[inline(always)]
     unsafe fn beside_scores(&self) -> QueryFragments<K, M_TILES> {
         match K::RESCALE_THRESHOLD {
@@ -135,7 +135,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     /// The calling warp, whose block's Q is in `tile` and begins at `position` among the keys.
     ///
     /// # Safety
-    /// The whole warp calls this together, after the tile was copied and a barrier.
+    /// Warp together, after the tile was copied and a barrier.
     #[inline(always)]
     pub unsafe fn load(args: &'a ForwardArgs, tile: Tile<K, BLOCK_M>, position: u32, lane: Lane) -> Self {
         // SAFETY: the caller's promise.
@@ -201,7 +201,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     /// Guesses the shifts from the first 16 keys.
     ///
     /// # Safety
-    /// The whole warp calls this together; `keys` is complete and visible.
+    /// Warp together; `keys` is complete and visible.
     #[inline(always)]
     pub unsafe fn guess_shifts<const BLOCK_N: u32>(
         &self,
@@ -209,7 +209,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         first_key: u32,
         length: u32,
     ) -> Guess<M_TILES> {
-        // SAFETY: the whole warp is here; K is complete.
+        // SAFETY: warp together; K is complete.
         unsafe {
             let all = products::scores::<K, BLOCK_N, M_TILES>(&self.queries.fragments(), (keys, 0), self.lane);
             let mut attended = all;
@@ -223,7 +223,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     /// some warp of the block are unsound.
     ///
     /// # Safety
-    /// All threads of the block call this together; `step` is the pipeline's first.
+    /// Block together; `step` is the pipeline's first.
     #[inline(always)]
     pub unsafe fn attend_under<const BLOCK_N: u32, const K_STEPS: usize, const STAGES: u32>(
         &self,
@@ -267,7 +267,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     /// computed, since no step of the loop waits for a row max.
     ///
     /// # Safety
-    /// The whole warp calls this together; `keys` and `values` are complete and visible.
+    /// Warp together; `keys` and `values` are complete and visible.
     #[inline(always)]
     unsafe fn attend<const BLOCK_N: u32, const K_STEPS: usize, const MASKED: bool>(
         &self,
@@ -284,7 +284,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
             unrolled!(at most 8; for k in if MASKED { K::UNROLL_MASKED } else { K::UNROLL } => {
                 let own = first + k as u32;
                 let part = self.first_part() + own;
-                // SAFETY: the whole warp is here; K and V are complete.
+                // SAFETY: warp together; K and V are complete.
                 unsafe {
                     let scores = self.scores::<BLOCK_N, MASKED>((keys, part), first_key + own * MMA_K, length);
                     let probabilities = shifts.probabilities::<K>(&scores, self.args.scale_log2);
@@ -298,7 +298,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     /// Scores of the 16 keys from `first_key` on, masked if `MASKED`.
     ///
     /// # Safety
-    /// The whole warp calls this together; `keys` is complete and visible.
+    /// Warp together; `keys` is complete and visible.
     #[inline(always)]
     unsafe fn scores<const BLOCK_N: u32, const MASKED: bool>(
         &self,
@@ -306,7 +306,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         first_key: u32,
         length: u32,
     ) -> Scores<M_TILES, 2> {
-        // SAFETY: the whole warp is here; K is complete.
+        // SAFETY: warp together; K is complete.
         let mut scores = unsafe { products::scores::<K, BLOCK_N, M_TILES>(&self.queries.fragments(), keys, self.lane) };
         if MASKED {
             let lane = self.lane.recomputed();
@@ -319,7 +319,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     /// other warps have guessed, and their sums are unsound.
     ///
     /// # Safety
-    /// All threads of the block call this together; `step` is the pipeline's first.
+    /// Block together; `step` is the pipeline's first.
     #[inline(always)]
     pub unsafe fn follow_maxima<const BLOCK_N: u32, const K_STEPS: usize, const TOGETHER: usize, const STAGES: u32>(
         &self,
@@ -358,7 +358,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     /// score is masked.
     ///
     /// # Safety
-    /// The whole warp calls this together; the tiles are complete and visible.
+    /// Warp together; the tiles are complete and visible.
     #[inline(always)]
     unsafe fn follow<const BLOCK_N: u32, const TOGETHER: usize>(
         &self,
@@ -370,7 +370,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     ) {
         let (args, lane, rows) = (self.args, self.lane, (self.first_row, Self::ROWS));
         let mut scores = [[[[0.0; 4]; 2]; M_TILES]; TOGETHER];
-        // SAFETY: the whole warp is here; K and V are complete, and the bias is the launch's.
+        // SAFETY: warp together; K and V are complete, and the bias is the launch's.
         unsafe {
             let queries = self.queries.beside_scores();
             unrolled!(at most 4; for k in TOGETHER => {

@@ -130,7 +130,7 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
 /// written after the loop, when nothing reads K any more.
 ///
 /// # Safety
-/// All lanes of the warp call this together, after the last PV product of the strip.
+/// Warp together, after the last PV product of the strip.
 #[inline(always)]
 pub unsafe fn write_strip<K: ComposedKernel>(
     context: &Context<'_, K>,
@@ -139,7 +139,7 @@ pub unsafe fn write_strip<K: ComposedKernel>(
     normalisers: Normalisers,
     lane: Lane,
 ) {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: as promised to this function.
     unsafe {
         if K::SPLITS_KEYS {
             return;
@@ -151,13 +151,13 @@ pub unsafe fn write_strip<K: ComposedKernel>(
 /// Releases the stage of `step`, if the warpgroup does not return to its tile, then those of the next `idle` tiles, which it does not read.
 ///
 /// # Safety
-/// All warps of the warpgroup call this together after the products of the step have completed, once per step, in order.
+/// Warpgroup together after the products of the step have completed, once per step, in order.
 #[inline(always)]
 pub unsafe fn release<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>, mut idle: u32, lane: Lane) {
     let (memory, mut ring) = (context.memory, step.ring);
     // The others' turns pass through this warpgroup, too.
     let turns = Turns::new(K::TAKES_TURNS, lane.warp / WARPGROUP_WARPS, K::WARPGROUPS);
-    // SAFETY: the warpgroup is here, and does not read the tiles again. It takes one turn per tile, like those that compute.
+    // SAFETY: warpgroup together, and does not read the tiles again. It takes one turn per tile, like those that compute.
     unsafe {
         if !K::HOLDS_HEADS || step.strip.releases != 0 {
             ring.release(memory, lane.index);
@@ -173,7 +173,7 @@ pub unsafe fn release<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>
 /// Waits until K and V of the step have arrived; of the block's first step V alone, if that [comes apart](crate::device::tma::kernel::TmaKernel::FIRST_VALUES_APART).
 ///
 /// # Safety
-/// All warps of the warpgroup call this together, for the steps in order.
+/// Warpgroup together, for the steps in order.
 #[inline(always)]
 pub unsafe fn wait_for_tile<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>) {
     // SAFETY: an initialised mbarrier.
@@ -183,7 +183,7 @@ pub unsafe fn wait_for_tile<K: ComposedKernel>(context: &Context<'_, K>, step: S
 /// Computes S of the block's first step.
 ///
 /// # Safety
-/// All warps of the warpgroup call this together, with no product in flight.
+/// Warpgroup together, with no product in flight.
 #[inline(always)]
 pub unsafe fn compute_first_scores<K: ComposedKernel>(context: &Context<'_, K>, strip: &mut Strip<K>, step: Step<K>) {
     // SAFETY: initialised mbarriers; Q and K have arrived behind the waits.
@@ -204,11 +204,11 @@ pub unsafe fn compute_first_scores<K: ComposedKernel>(context: &Context<'_, K>, 
 /// the caller, whose softmax comes before.
 ///
 /// # Safety
-/// As for [`wait_for_tile`].
+/// Warpgroup together, for the steps in order.
 #[inline(always)]
 pub unsafe fn wait_for_values_of_one_tile<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>) {
     if K::FIRST_VALUES_APART && step.is_first() {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: as promised to this function.
         unsafe { wait_for_tile(context, step) };
     }
 }
@@ -216,7 +216,7 @@ pub unsafe fn wait_for_values_of_one_tile<K: ComposedKernel>(context: &Context<'
 /// Waits until K and V of the step, the first of a strip, and its Q have arrived.
 ///
 /// # Safety
-/// As for [`wait_for_tile`].
+/// Warpgroup together, for the steps in order.
 #[inline(always)]
 pub unsafe fn wait_for_strip<K: ComposedKernel>(context: &Context<'_, K>, step: Step<K>) {
     // SAFETY: initialised mbarriers.

@@ -27,7 +27,7 @@ pub type Normalisers = [f32; ROWS_PER_LANE];
 /// Writes O of the warp's rows of strip `strip` over its Q, for the storer; the statistics are already there.
 ///
 /// # Safety
-/// All lanes of the warp call this together; nothing else touches the warp's rows of the strip, and all products that read them have
+/// Warp together; nothing else touches the warp's rows of the strip, and all products that read them have
 /// completed.
 #[inline(always)]
 pub unsafe fn write_output<K: TmaKernel>(
@@ -49,7 +49,7 @@ pub unsafe fn write_output<K: TmaKernel>(
 /// Writes shift and sum of the warp's rows, which are complete, for the storer of LSE. Returns the factors that normalise O.
 ///
 /// # Safety
-/// All lanes of the warp call this together, before [`write_output`] of the strip and after its Q has arrived.
+/// Warp together, before [`write_output`] of the strip and after its Q has arrived.
 #[inline(always)]
 pub unsafe fn write_statistics<K: TmaKernel>(
     softmax: &Statistics<1>,
@@ -72,7 +72,7 @@ pub unsafe fn write_statistics<K: TmaKernel>(
 /// Writes O / l to the warp's rows of the tile, rounded to elements; rows that attended to nothing become 0.
 ///
 /// # Safety
-/// As for [`write_output`].
+/// Warp together; nothing else touches the warp's rows of the strip.
 #[inline(always)]
 unsafe fn normalise_to<K: TmaKernel>(tile: Rows<K>, output: &OutputStrip<K>, normalisers: Normalisers, lane: Lane) {
     // Lane l gives the address of row l mod 16 of 8-column tile l / 16.

@@ -149,10 +149,10 @@ impl<K: ComposedKernel> InFlight<K> {
     /// Waits for the product and releases what the step has read; after the last step of a strip, also writes O.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together, with no other product in flight.
+    /// Warpgroup together, with no other product in flight.
     #[inline(always)]
     unsafe fn finish(self, context: &Context<'_, K>, strip: &mut Strip<K>, lane: Lane) {
-        // SAFETY: the warpgroup is here; after the wait the product is complete, once per step, in order.
+        // SAFETY: warpgroup together; after the wait the product is complete, once per step, in order.
         unsafe {
             strip.wait_for_output::<0>();
             if self.is_some == 0 {

@@ -21,6 +21,6 @@ pub trait Consumer<K: TmaKernel> {
     /// Computes the warpgroup's strips of all work items of the block.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together, once; `lane.warp` is the same in all lanes.
+    /// Warpgroup together, once; `lane.warp` is the same in all lanes.
     unsafe fn consume(context: &Context<'_, K>, lane: Lane);
 }

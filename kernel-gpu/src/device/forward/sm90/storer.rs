@@ -44,7 +44,7 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
     /// Stores O and LSE of a strip once it is computed, and releases its place. Rows beyond the end are not stored.
     ///
     /// # Safety
-    /// The whole warp calls this together, for the strips in order.
+    /// Warp together, for the strips in order.
     #[inline(always)]
     pub unsafe fn store_strip(&self, copy: StripCopy) {
         let StripCopy { place, parity, work, tile, .. } = copy;
@@ -74,7 +74,7 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
     /// Stores LSE of a strip if requested, several rows per lane.
     ///
     /// # Safety
-    /// As for [`Self::store_strip`], after the strip is computed.
+    /// Warp together, after the strip is computed.
     #[inline(always)]
     unsafe fn store_lse(&self, StripCopy { place, work, tile, .. }: StripCopy) {
         let args = self.context.args;

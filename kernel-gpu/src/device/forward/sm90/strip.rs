@@ -50,7 +50,7 @@ impl<K: ComposedKernel> Strip<K> {
     /// The state before any keys, for the strip of `step`.
     ///
     /// # Safety
-    /// As for [`Self::fetch`].
+    /// Warp together; Q of the strip arrived.
     #[inline(always)]
     pub unsafe fn new(context: &Context<'_, K>, step: Step<K>, lane: Lane) -> Self {
         let score_mod = score_mod(context, step);
@@ -71,18 +71,18 @@ impl<K: ComposedKernel> Strip<K> {
     /// Begins the strip whose first step is `step`: starts loading the values that its score modifications need.
     ///
     /// # Safety
-    /// All lanes of the warp call this together, after Q of the strip has arrived.
+    /// Warp together, after Q of the strip has arrived.
     #[inline(always)]
     pub unsafe fn begin(&mut self, context: &Context<'_, K>, step: Step<K>, lane: Lane) {
         self.score_mod = score_mod(context, step);
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: as promised to this function.
         unsafe { self.fetch(context, step, lane) };
     }
 
     /// Starts loading the values that the score modifications of `step` need.
     ///
     /// # Safety
-    /// As for [`Self::begin`].
+    /// Warp together; Q of the strip arrived.
     #[inline(always)]
     unsafe fn fetch(&mut self, context: &Context<'_, K>, step: Step<K>, lane: Lane) {
         // SAFETY: the launch's bias covers the strip's rows and keys.
@@ -93,11 +93,11 @@ impl<K: ComposedKernel> Strip<K> {
     /// Starts S = Q·Kᵀ of a step.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together, with no product in flight; the step's tiles have arrived and are not
+    /// Warpgroup together, with no product in flight; the step's tiles have arrived and are not
     /// written before [`Self::wait`].
     #[inline(always)]
     pub unsafe fn start_scores(&mut self, step: Step<K>) {
-        // SAFETY: the warpgroup is here with no product in flight; the tiles have arrived and are not overwritten.
+        // SAFETY: warpgroup together with no product in flight; the tiles have arrived and are not overwritten.
         unsafe {
             wgmma::fence();
             self.multiply_scores(step);
@@ -108,10 +108,10 @@ impl<K: ComposedKernel> Strip<K> {
     /// Starts O += P·V of a step and S = Q·Kᵀ of the next, in the warpgroup's turn.
     ///
     /// # Safety
-    /// As for [`Self::start_scores`], and for [`Turns::wait`].
+    /// Warpgroup together, with no product in flight, and its turn to come; tiles of both steps arrived.
     #[inline(always)]
     pub unsafe fn start_step(&mut self, step: Step<K>, next: Step<K>, turns: Turns) {
-        // SAFETY: the warpgroup is here; the tiles of both steps have arrived and are not overwritten.
+        // SAFETY: warpgroup together; the tiles of both steps have arrived and are not overwritten.
         unsafe {
             turns.wait();
             self.multiply_output(step);
@@ -125,12 +125,12 @@ impl<K: ComposedKernel> Strip<K> {
     /// returns: [`Self::wait_for_output`] waits for it.
     ///
     /// # Safety
-    /// As for [`Self::start_scores`]; the tiles of both steps have arrived.
+    /// Warpgroup together, with no product in flight; tiles of both steps arrived.
     #[inline(always)]
     pub unsafe fn start_ahead(&mut self, step: Step<K>, next: Step<K>) {
         self.pin_output();
         self.probabilities.pin();
-        // SAFETY: the warpgroup is here; the tiles have arrived and are not overwritten.
+        // SAFETY: warpgroup together; the tiles have arrived and are not overwritten.
         unsafe {
             wgmma::fence();
             self.multiply_scores(next);
@@ -145,10 +145,10 @@ impl<K: ComposedKernel> Strip<K> {
     /// Starts O += P·V of the last step of a strip as a separate group, in the warpgroup's turn.
     ///
     /// # Safety
-    /// As for [`Self::start_step`].
+    /// Warpgroup together, with no product in flight, and its turn to come; tile arrived.
     #[inline(always)]
     pub unsafe fn start_last_output(&mut self, step: Step<K>, turns: Turns) {
-        // SAFETY: the warpgroup is here; the tiles have arrived and are not overwritten.
+        // SAFETY: warpgroup together; the tiles have arrived and are not overwritten.
         unsafe {
             turns.wait();
             self.multiply_output(step);
@@ -160,7 +160,7 @@ impl<K: ComposedKernel> Strip<K> {
     /// Starts S = Q·Kᵀ of the first step of the next strip, after [`Self::start_last_output`].
     ///
     /// # Safety
-    /// As for [`Self::start_scores`], except that O is in flight.
+    /// Warpgroup together, with only O in flight; tile arrived.
     #[inline(always)]
     pub unsafe fn start_next_scores(&mut self, next: Step<K>) {
         // SAFETY: the tiles have arrived and are not overwritten; the fence before O covers these products, too.
@@ -173,13 +173,13 @@ impl<K: ComposedKernel> Strip<K> {
     /// Issues O += P·V, as part of a group.
     ///
     /// # Safety
-    /// As for [`Self::start_scores`].
+    /// Warpgroup together, with no product in flight; tile arrived.
     #[inline(always)]
     unsafe fn multiply_output(&mut self, step: Step<K>) {
         let values = step.values();
         self.pin_output();
         self.probabilities.pin();
-        // SAFETY: the warpgroup is here, and V is not overwritten; the registers were not touched since they were pinned.
+        // SAFETY: warpgroup together, and V is not overwritten; the registers were not touched since they were pinned.
         unsafe {
             wgmma::fence();
             unrolled!(at most 4; for k in K_STEPS => {
@@ -207,7 +207,7 @@ impl<K: ComposedKernel> Strip<K> {
     /// Issues S = Q·Kᵀ, as part of a group.
     ///
     /// # Safety
-    /// As for [`Self::start_scores`], after the fence.
+    /// Warpgroup together, after the fence; tile arrived.
     #[inline(always)]
     unsafe fn multiply_scores(&mut self, step: Step<K>) {
         // SAFETY: after the fence; Q and K have arrived and are not overwritten.
@@ -233,10 +233,10 @@ impl<K: ComposedKernel> Strip<K> {
     /// Waits for all products.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together.
+    /// Warpgroup together.
     #[inline(always)]
     pub unsafe fn wait(&mut self) {
-        // SAFETY: the warpgroup is here.
+        // SAFETY: warpgroup together.
         unsafe { wgmma::wait_group::<0>() };
         self.scores.pin();
         self.pin_output();
@@ -247,10 +247,10 @@ impl<K: ComposedKernel> Strip<K> {
     /// none.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together.
+    /// Warpgroup together.
     #[inline(always)]
     pub unsafe fn wait_for_output<const LATER: u32>(&mut self) {
-        // SAFETY: the warpgroup is here.
+        // SAFETY: warpgroup together.
         unsafe { wgmma::wait_group::<LATER>() };
         self.pin_output();
         self.probabilities.pin();
@@ -259,10 +259,10 @@ impl<K: ComposedKernel> Strip<K> {
     /// Waits for the scores.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together.
+    /// Warpgroup together.
     #[inline(always)]
     pub unsafe fn wait_for_scores(&mut self) {
-        // SAFETY: the warpgroup is here.
+        // SAFETY: warpgroup together.
         unsafe { wgmma::wait_group::<0>() };
         self.scores.pin();
     }
@@ -271,7 +271,7 @@ impl<K: ComposedKernel> Strip<K> {
     /// [does](crate::device::kernel::Kernel::GUESSES_SHIFTS).
     ///
     /// # Safety
-    /// All lanes of the warp call this together, before the first step of the strip, whose scores have arrived.
+    /// Warp together, before the first step of the strip, whose scores have arrived.
     #[inline(always)]
     pub unsafe fn guess_shifts(&mut self, context: &Context<'_, K>, step: Step<K>, lane: Lane) {
         if !K::GUESSES_SHIFTS {
@@ -294,7 +294,7 @@ impl<K: ComposedKernel> Strip<K> {
                 );
             }
         }
-        // SAFETY: the whole warp is here.
+        // SAFETY: warp together.
         let shifts = unsafe { guessed_shifts::<K::Element>(&first[0], self.scale_log2) };
         self.softmax.begin_under(shifts);
     }
@@ -303,7 +303,7 @@ impl<K: ComposedKernel> Strip<K> {
     /// the `next` step of the strip need are loaded, which takes longer than the products.
     ///
     /// # Safety
-    /// As for [`Self::softmax`].
+    /// Warp together, with no product in flight.
     #[inline(always)]
     pub unsafe fn softmax_masked(
         &mut self,
@@ -312,7 +312,7 @@ impl<K: ComposedKernel> Strip<K> {
         next: Option<Step<K>>,
         lane: Lane,
     ) {
-        // SAFETY: the whole warp is here with no product in flight.
+        // SAFETY: warp together with no product in flight.
         unsafe {
             self.mask(context, step, next, lane);
             self.softmax_of(step, true);
@@ -323,11 +323,11 @@ impl<K: ComposedKernel> Strip<K> {
     /// [`Self::softmax_masked`].
     ///
     /// # Safety
-    /// As for [`Self::softmax_masked`], except that O may be in flight.
+    /// Warp together, with no product but O in flight.
     #[inline(always)]
     pub unsafe fn mask(&mut self, context: &Context<'_, K>, step: Step<K>, next: Option<Step<K>>, lane: Lane) {
         let (args, at) = (context.args, place(context, step, lane));
-        // SAFETY: the whole warp is here, and fetched for this step last.
+        // SAFETY: warp together, and fetched for this step last.
         unsafe { self.score_mod.apply::<K::Element, 1, N_TILES>(args, &mut self.scores, self.fetched, at, lane) };
         if let Some(next) = next {
             // SAFETY: Q of the strip has arrived.
@@ -340,22 +340,22 @@ impl<K: ComposedKernel> Strip<K> {
     /// Turns the scores of a step that needs no masking into its probabilities.
     ///
     /// # Safety
-    /// All lanes of the warp call this together, with no product in flight.
+    /// Warp together, with no product in flight.
     #[inline(always)]
     pub unsafe fn softmax(&mut self, step: Step<K>) {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: as promised to this function.
         unsafe { self.softmax_of(step, false) };
     }
 
     /// [`Self::softmax`] of scores that may have been masked.
     ///
     /// # Safety
-    /// As for [`Self::softmax`].
+    /// Warp together, with no product in flight.
     #[inline(always)]
     unsafe fn softmax_of(&mut self, step: Step<K>, masked: bool) {
         let rescale = |r, factor| rescale_row::<K>(&mut self.output, r, factor);
         let kind = StepKind { first: step.is_first(), masked };
-        // SAFETY: the whole warp is here with no product in flight.
+        // SAFETY: warp together with no product in flight.
         self.probabilities = unsafe { self.softmax.probabilities(&mut self.scores, self.scale_log2, kind, rescale) };
     }
 
@@ -363,10 +363,10 @@ impl<K: ComposedKernel> Strip<K> {
     /// that normalise its O. Resets the softmax.
     ///
     /// # Safety
-    /// All lanes of the warp call this together; if l is a product, it has completed.
+    /// Warp together; if l is a product, it has completed.
     #[inline(always)]
     pub unsafe fn complete(&mut self, memory: Memory<K>, step: Step<K>, lane: Lane) -> Normalisers {
-        // SAFETY: the whole warp is here, and Q of the strip has arrived.
+        // SAFETY: warp together, and Q of the strip has arrived.
         unsafe {
             let statistics = self.softmax.complete();
             epilogue::write_statistics(&statistics, memory, step.strip.place, lane)
@@ -376,20 +376,20 @@ impl<K: ComposedKernel> Strip<K> {
     /// Writes O of the strip of `step` for the storer.
     ///
     /// # Safety
-    /// All lanes of the warp call this together, after the last PV product of the strip.
+    /// Warp together, after the last PV product of the strip.
     #[inline(always)]
     pub unsafe fn finish(&mut self, memory: Memory<K>, step: Step<K>, normalisers: Normalisers, lane: Lane) {
-        // SAFETY: the whole warp is here; all products that read Q have completed.
+        // SAFETY: warp together; all products that read Q have completed.
         unsafe { epilogue::write_output(&self.output, normalisers, memory, step.strip.place, lane) };
     }
 
     /// Writes O of the strip for the blocks of the cluster, which have the other parts of its keys.
     ///
     /// # Safety
-    /// As for [`combine::publish_part`].
+    /// All computing warps call this, each together, after their last products; nothing is copied to the memory of K and V any more.
     #[inline(always)]
     pub unsafe fn publish_part(&self, memory: Memory<K>, lane: Lane) {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: as promised to this function.
         unsafe { combine::publish_part(&self.output, memory, lane) };
     }
 }
@@ -399,7 +399,7 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Strip<K> {
     /// completes them.
     ///
     /// # Safety
-    /// All lanes of the warp call this together, with no product except O in flight.
+    /// Warp together, with no product except O in flight.
     #[inline(always)]
     pub unsafe fn softmax_ahead(&mut self, step: Step<K>, masked: bool) -> Rescale {
         let mut due = Rescale { is_due: 0, factors: [1.0; ROWS_PER_LANE] };
@@ -408,7 +408,7 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Strip<K> {
             due.is_due = 1;
         };
         let kind = StepKind { first: step.is_first(), masked };
-        // SAFETY: the whole warp is here, and the scores are not in flight.
+        // SAFETY: warp together, and the scores are not in flight.
         unsafe { self.softmax.probabilities_in_place(&mut self.scores, self.scale_log2, kind, rescale) };
         due
     }

@@ -29,7 +29,7 @@ pub fn is_used<K: TmaKernel>(context: &Context<'_, K>) -> bool {
 /// Queues the block's items, and behind the last one [`END`].
 ///
 /// # Safety
-/// All lanes of one warp of the block call this together.
+/// Warp together, one warp of the block.
 #[inline(always)]
 pub unsafe fn find_items<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
     let mut number = 0;
@@ -126,7 +126,7 @@ impl Walk {
     /// Before the first item.
     ///
     /// # Safety
-    /// All lanes of a warp call this together.
+    /// Warp together.
     #[inline(always)]
     unsafe fn new<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) -> Self {
         let (block, blocks, items) = (thread::block_idx_x(), thread::grid_dim_x(), context.args.work_items.get());
@@ -176,7 +176,7 @@ impl Walk {
     /// Counts the items of the class that the sequences have.
     ///
     /// # Safety
-    /// All lanes of a warp call this together.
+    /// Warp together.
     #[inline(always)]
     unsafe fn look<K: TmaKernel>(&mut self, context: &Context<'_, K>, lane: Lane) {
         let heads = context.args.heads.get().get();
@@ -213,7 +213,7 @@ impl Walk {
     /// The block's item of a round; rounds must be asked for in order.
     ///
     /// # Safety
-    /// All lanes of a warp call this together.
+    /// Warp together.
     #[inline(always)]
     unsafe fn next<K: TmaKernel>(&mut self, context: &Context<'_, K>, lane: Lane, round: u32) -> Option<Found> {
         // SAFETY: the caller's; what decides about loops and returns is the same in all lanes.

@@ -103,7 +103,7 @@ impl PackedStreamed {
     /// [`Self::told`], after waiting for Q.
     ///
     /// # Safety
-    /// All lanes of the warp call this together; the strip's place has not been released.
+    /// Warp together; the strip's place has not been released.
     #[inline(always)]
     unsafe fn wait_until_told<K: TmaKernel>(memory: Memory<K>, warpgroup: u32, number: u32) -> StripCopy {
         let place = Self::place(warpgroup, K::WARPGROUPS, number);
@@ -149,7 +149,7 @@ impl PackedStreamed {
     /// The first step from item number `number` on. Strips without rows are released at once, and their tiles passed over.
     ///
     /// # Safety
-    /// All warps of the warpgroup call this together; nothing of earlier items is held.
+    /// Warpgroup together; nothing of earlier items is held.
     #[inline(always)]
     unsafe fn from<K: TmaKernel>(
         context: &Context<'_, K>,
@@ -159,7 +159,7 @@ impl PackedStreamed {
         mut ring: Ring<K>,
     ) -> Option<Step<K>> {
         let warpgroup = lane.warp / WARPGROUP_WARPS;
-        // SAFETY: the warpgroup is here and holds nothing; strips without rows are not computed, and their tiles not read.
+        // SAFETY: warpgroup together and holds nothing; strips without rows are not computed, and their tiles not read.
         unsafe {
             loop {
                 // No `Option`: its payload would be undefined here, and a select instruction would read it, though its result is unused.
@@ -203,14 +203,14 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
             assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass");
             assert!(K::WARPGROUPS == 1 || !K::Mask::HAS_BEGIN, "nobody lets the tiles before a strip's first pass");
         }
-        // SAFETY: the warpgroup is here, before anything else.
+        // SAFETY: warpgroup together, before anything else.
         unsafe { Self::from::<K>(context, lane, turns, 0, Ring::START) }
     }
 
     #[inline(always)]
     unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>> {
         let (number, warpgroup) = (step.strip.number + 1, step.strip.place % K::WARPGROUPS);
-        // SAFETY: the warpgroup is here; the place of the strip is released only after the step.
+        // SAFETY: warpgroup together; the place of the strip is released only after the step.
         let strip = unsafe { Self::wait_until_told(context.memory, warpgroup, number) };
         let start = || Self::start::<K>(context, strip, number, Self::behind::<K>(step));
         strip.has_rows().then(start)
@@ -218,7 +218,7 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
 
     #[inline(always)]
     unsafe fn resume(context: &Context<'_, K>, step: Step<K>, lane: Lane, turns: Turns) -> Option<Step<K>> {
-        // SAFETY: the warpgroup is here after the last step, whose tiles it has released.
+        // SAFETY: warpgroup together after the last step, whose tiles it has released.
         unsafe { Self::from::<K>(context, lane, turns, step.strip.number + 1, Self::behind::<K>(step)) }
     }
 
@@ -315,7 +315,7 @@ pub fn end_mark<K: TmaKernel>(number: u32, index: u32) -> StripCopy {
 /// Prefetches what [`find_items`] or the producer will look up. Called first: the previous grid may still be running.
 ///
 /// # Safety
-/// All lanes of one warp of the block call this together.
+/// Warp together, one warp of the block.
 #[inline(always)]
 pub unsafe fn prefetch_lengths<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
     // SAFETY: the caller's.
@@ -325,7 +325,7 @@ pub unsafe fn prefetch_lengths<K: TmaKernel>(context: &Context<'_, K>, lane: Lan
 /// Finds the items of the block, if the producer does not.
 ///
 /// # Safety
-/// All lanes of one warp of the block call this together.
+/// Warp together, one warp of the block.
 #[inline(always)]
 pub unsafe fn find_items<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
     if longest_first::is_used(context) {
@@ -337,7 +337,7 @@ pub unsafe fn find_items<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
 /// Clears the block's share of the rows that belong to no sequence.
 ///
 /// # Safety
-/// All lanes of one warp of each block call this together, once.
+/// Warp together, one warp of each block, once.
 #[inline(always)]
 pub unsafe fn clear_other_rows<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
     let args = context.args;
