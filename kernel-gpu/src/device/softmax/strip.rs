@@ -75,7 +75,7 @@ impl StepKind {
     /// Whether this step computes p under the row maxima. So it is where a row may have few keys, all in this step: the p of its largest score
     /// is 1 then. O of a row with a single key is V, and its LSE is exact, on which the gradient of V depends.
     #[inline(always)]
-    fn begins_under_row_max(self, first_shift: FirstShift) -> bool {
+    pub fn begins_under_row_max(self, first_shift: FirstShift) -> bool {
         match first_shift {
             FirstShift::Guess => false,
             FirstShift::RowMax => self.first,
