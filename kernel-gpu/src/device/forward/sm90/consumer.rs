@@ -3,7 +3,7 @@
 use crate::device::forward::sm90::combine;
 use crate::device::forward::sm90::epilogue::Normalisers;
 use crate::device::forward::sm90::parts::{ComposedKernel, Consumer};
-use crate::device::forward::sm90::strip::Strip;
+use crate::device::forward::sm90::strip::StripRegisters;
 use crate::device::lane::{Lane, ROWS_PER_LANE};
 use crate::device::mask::Mask;
 use crate::device::order::{self, Order, Step};
@@ -56,7 +56,7 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
                 )
             };
             // What it fetches arrives while Q and K do.
-            let mut strip = Strip::<K>::new(context, step, lane);
+            let mut strip = StripRegisters::<K>::new(context, step, lane);
             compute_first_scores(context, &mut strip, step);
             loop {
                 strip.guess_shifts(context, step, lane.recomputed());
@@ -134,7 +134,7 @@ impl<K: ComposedKernel> Consumer<K> for BetweenWarpgroups {
 #[inline(always)]
 pub unsafe fn write_strip<K: ComposedKernel>(
     context: &Context<'_, K>,
-    strip: &mut Strip<K>,
+    strip: &mut StripRegisters<K>,
     step: Step<K>,
     normalisers: Normalisers,
     lane: Lane,
@@ -185,7 +185,11 @@ pub unsafe fn wait_for_tile<K: ComposedKernel>(context: &Context<'_, K>, step: S
 /// # Safety
 /// Warpgroup together, with no product in flight.
 #[inline(always)]
-pub unsafe fn compute_first_scores<K: ComposedKernel>(context: &Context<'_, K>, strip: &mut Strip<K>, step: Step<K>) {
+pub unsafe fn compute_first_scores<K: ComposedKernel>(
+    context: &Context<'_, K>,
+    strip: &mut StripRegisters<K>,
+    step: Step<K>,
+) {
     // SAFETY: initialised mbarriers; Q and K have arrived behind the waits.
     unsafe {
         if !K::FIRST_VALUES_APART {

@@ -5,11 +5,11 @@
 //! loaded. A warpgroup computes strips of 64 query rows, in steps of 64 keys. It starts the PV product of one step together with
 //! the QKᵀ product of the next, also across strips and items. If the exponentials bound the time, it does not overlap its softmax
 //! with its own products ([`consumer`]): the four warps that share a scheduler, each of another warpgroup, overlap with each other,
-//! by [`turns`] if all warpgroups have the same steps. If the products bound it, with wide rows, it overlaps with its own
+//! by [`Turns`](crate::device::tma::turns::Turns) if all warpgroups have the same steps. If the products bound it, with wide rows, it overlaps with its own
 //! ([`overlapped`]).
 //!
-//! [`memory`] has the layout of tiles and mbarriers, [`order`] the strips and tiles of a warpgroup, [`producer`] their copies,
-//! [`strip`] their computation, [`super::softmax`] the softmax with few row maxima, [`storer`] the stores.
+//! [`role`] says which warp does what. [`producer`] copies strips and tiles in the [`order`] of the kernel, [`strip`] computes with them,
+//! [`storer`] stores. [`crate::device::tma`] has the layout of shared memory, [`crate::device::softmax`] the softmax with few row maxima.
 
 mod combine;
 mod consumer;
@@ -99,17 +99,12 @@ pub fn forward<K: ComposedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_
                 let storer = Storer::new(&context, lane, warpgroup::elect());
                 storer.prefetch_map();
                 K::Order::for_each_strip(&context, |copy| storer.store_strip(copy));
-            } else if !K::Sequence::IS_LOOKED_UP {
-            } else if warp == const { Role::Finder.warp::<K>() } {
-                order::find_items(&context, lane);
-            } else {
-                const {
-                    assert!(
-                        Role::Cleaner.warp::<K>() + 1 == K::TILE.threads() as u32 / WARP_SIZE,
-                        "the last warp is left"
-                    )
-                };
-                order::clear_other_rows(&context, lane);
+            } else if K::Sequence::IS_LOOKED_UP {
+                if warp == const { Role::Finder.warp::<K>() } {
+                    order::find_items(&context, lane);
+                } else {
+                    order::clear_other_rows(&context, lane);
+                }
             }
             if K::SPLITS_KEYS {
                 combine::wait_for_others();

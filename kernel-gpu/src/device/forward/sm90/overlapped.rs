@@ -6,7 +6,7 @@ use crate::device::forward::sm90::consumer::{
 };
 use crate::device::forward::sm90::epilogue::Normalisers;
 use crate::device::forward::sm90::parts::{ComposedKernel, Consumer};
-use crate::device::forward::sm90::strip::Strip;
+use crate::device::forward::sm90::strip::StripRegisters;
 use crate::device::lane::{Lane, ROWS_PER_LANE};
 use crate::device::mask::Mask;
 use crate::device::order::{self, Order, Step};
@@ -40,7 +40,7 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> Consumer<K> for WithinWarpgroup 
                 }
                 return;
             };
-            let mut strip = Strip::<K>::new(context, step, lane);
+            let mut strip = StripRegisters::<K>::new(context, step, lane);
             compute_first_scores(context, &mut strip, step);
             let mut in_flight = InFlight::none(step);
             loop {
@@ -151,7 +151,7 @@ impl<K: ComposedKernel> InFlight<K> {
     /// # Safety
     /// Warpgroup together, with no other product in flight.
     #[inline(always)]
-    unsafe fn finish(self, context: &Context<'_, K>, strip: &mut Strip<K>, lane: Lane) {
+    unsafe fn finish(self, context: &Context<'_, K>, strip: &mut StripRegisters<K>, lane: Lane) {
         // SAFETY: warpgroup together; after the wait the product is complete, once per step, in order.
         unsafe {
             strip.wait_for_output::<0>();

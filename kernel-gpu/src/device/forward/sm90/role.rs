@@ -16,6 +16,8 @@ pub enum Role {
     Cleaner,
 }
 
+const _: () = assert!(Role::Cleaner as u32 + 1 == WARPGROUP_WARPS, "the roles fill a warpgroup");
+
 impl Role {
     /// Number of warps that compute.
     pub const fn consumers<K: TmaKernel>() -> u32 {

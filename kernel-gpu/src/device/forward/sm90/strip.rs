@@ -25,7 +25,7 @@ use crate::device::{hidden, unrolled};
 use contract::config::MMA_N;
 
 /// The registers of a strip.
-pub struct Strip<K: ComposedKernel> {
+pub struct StripRegisters<K: ComposedKernel> {
     scores: Scores<1, N_TILES>,
     probabilities: Probabilities<K_STEPS>,
     output: OutputStrip<K>,
@@ -46,7 +46,7 @@ pub struct Rescale {
     factors: [f32; ROWS_PER_LANE],
 }
 
-impl<K: ComposedKernel> Strip<K> {
+impl<K: ComposedKernel> StripRegisters<K> {
     /// The state before any keys, for the strip of `step`.
     ///
     /// # Safety
@@ -394,7 +394,7 @@ impl<K: ComposedKernel> Strip<K> {
     }
 }
 
-impl<K: ComposedKernel<Softmax = AddedSums<K>>> Strip<K> {
+impl<K: ComposedKernel<Softmax = AddedSums<K>>> StripRegisters<K> {
     /// Turns the scores of a step, which may have been masked, into its probabilities while O may be in flight: [`Self::apply_rescale`]
     /// completes them.
     ///
