@@ -3,6 +3,7 @@
 mod archive;
 mod candidates;
 mod cargo_build;
+mod circles;
 mod codegen;
 mod codegen_comparison;
 mod collectives;

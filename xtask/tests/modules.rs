@@ -1,204 +1,19 @@
-//! Modules depend one way. Among the modules of one folder of a crate there is no circle; some crates have circles of files, but none
-//! of them goes through a subfolder.
-//!
-//! A module depends on the neighbours that it or a module below it names by a path from `crate` or `super`, outside of tests.
-//! What a module names of its own parent is not looked at, and neither is where the parent has that from.
+//! Modules depend one way: among the modules of one folder of a crate there is no circle.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::Path;
-use std::{fs, iter};
+#[path = "../src/circles.rs"]
+mod circles;
 
-/// The path of a module from the root of its crate.
-type Module = Vec<String>;
-
-/// Crates in which files of one folder still name each other.
-const WITH_CIRCLES_OF_FILES: [&str; 2] = ["tools/ptx-sim/core", "tools/ptx-sim/device"];
-
-/// What is between two names of a path.
-const SEPARATOR: &str = "::";
-
-/// Modules with what their sources say but for tests and comments.
-type Sources = BTreeMap<Module, String>;
-
-/// Adds the sources in `folder`, which is that of `module`.
-fn read(folder: &Path, module: &Module, sources: &mut Sources) {
-    for entry in fs::read_dir(folder).expect("a folder of sources") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        let child = || module.iter().cloned().chain([name.clone()]).collect();
-        if path.is_dir() {
-            read(&path, &child(), sources);
-        } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests" {
-            let module = if ["lib", "main", "mod"].contains(&name.as_str()) { module.clone() } else { child() };
-            sources.insert(module, code(&fs::read_to_string(&path).expect("a source")));
-        }
-    }
-}
-
-/// A source without comments, and without the tests at its end.
-fn code(source: &str) -> String {
-    let lines: Vec<&str> = source.lines().collect();
-    let is_test = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].contains("mod ") && pair[1].ends_with('{');
-    let end = lines.windows(2).position(is_test).unwrap_or(lines.len());
-    lines[..end].iter().flat_map(|line| [line.split("//").next().unwrap_or_default(), "\n"]).collect()
-}
-
-/// Names, separators of paths, and other characters.
-fn tokens(code: &str) -> Vec<&str> {
-    let mut tokens = Vec::new();
-    let mut rest = code.trim_start();
-    while let Some(first) = rest.chars().next() {
-        let name = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-        let length = match name {
-            0 if rest.starts_with(SEPARATOR) => SEPARATOR.len(),
-            0 => first.len_utf8(),
-            _ => name,
-        };
-        tokens.push(&rest[..length]);
-        rest = rest[length..].trim_start();
-    }
-    tokens
-}
-
-/// The paths from `crate` and `super` in `code`; of what is imported in braces, one for each name.
-fn paths(code: &str) -> Vec<Vec<&str>> {
-    let tokens = tokens(code);
-    let mut paths = Vec::new();
-    for at in 0..tokens.len() {
-        let is_first = at == 0 || tokens[at - 1] != SEPARATOR;
-        if is_first && ["crate", "super"].contains(&tokens[at]) && tokens.get(at + 1) == Some(&SEPARATOR) {
-            tree(&tokens, at, Vec::new(), &mut paths);
-        }
-    }
-    paths
-}
-
-/// Adds the paths that go on behind `path` with the token at `at`. Where they end.
-fn tree<'a>(tokens: &[&'a str], mut at: usize, mut path: Vec<&'a str>, paths: &mut Vec<Vec<&'a str>>) -> usize {
-    loop {
-        match tokens.get(at).copied() {
-            Some("{") => {
-                at += 1;
-                while tokens.get(at).is_some_and(|token| *token != "}") {
-                    at = if tokens[at] == "," { at + 1 } else { tree(tokens, at, path.clone(), paths) };
-                }
-                return at + 1;
-            }
-            Some(name) if name.starts_with(|c: char| c.is_alphabetic() || c == '_') => {
-                path.push(name);
-                if tokens.get(at + 1) != Some(&SEPARATOR) {
-                    paths.push(path);
-                    return at + 1;
-                }
-                at += 2;
-            }
-            _ => {
-                paths.push(path);
-                return at + 1;
-            }
-        }
-    }
-}
-
-/// Where `path` leads from `module`.
-fn target(module: &Module, path: &[&str]) -> Module {
-    let mut target = if path[0] == "crate" { Module::new() } else { module.clone() };
-    for name in path.iter().skip_while(|name| **name == "crate") {
-        match *name {
-            "super" => drop(target.pop()),
-            name => target.push(name.to_owned()),
-        }
-    }
-    target
-}
-
-/// Which neighbours every module depends on, with a path that says so.
-fn dependencies(sources: &Sources) -> BTreeMap<Module, BTreeMap<Module, String>> {
-    let mut dependencies: BTreeMap<Module, BTreeMap<Module, String>> = BTreeMap::new();
-    for (module, code) in sources {
-        for path in paths(code) {
-            let target = target(module, &path);
-            let common = iter::zip(module, &target).take_while(|(one, other)| one == other).count();
-            let (Some(from), Some(to)) = (module.get(..=common), target.get(..=common)) else { continue };
-            if sources.keys().any(|known| known.starts_with(to)) {
-                let says = format!("{}: {}", module.join(SEPARATOR), path.join(SEPARATOR));
-                dependencies.entry(from.to_vec()).or_default().entry(to.to_vec()).or_insert(says);
-            }
-        }
-    }
-    dependencies
-}
-
-/// The shortest circle through `module`, as what each of its modules says of the next.
-fn circle(module: &Module, dependencies: &BTreeMap<Module, BTreeMap<Module, String>>) -> Option<Vec<String>> {
-    let mut says: BTreeMap<&Module, (&Module, &String)> = BTreeMap::new();
-    let mut queue = VecDeque::from([module]);
-    while let Some(from) = queue.pop_front() {
-        for (to, path) in dependencies.get(from).into_iter().flatten() {
-            if !says.contains_key(to) {
-                says.insert(to, (from, path));
-                queue.push_back(to);
-            }
-        }
-    }
-    let (mut from, last) = *says.get(module)?;
-    let mut circle = vec![last.clone()];
-    while from != module {
-        let (before, path) = says[from];
-        circle.push(path.clone());
-        from = before;
-    }
-    circle.reverse();
-    Some(circle)
-}
-
-/// The circles of `sources` that go through a folder, or all; one for each set of modules.
-fn circles(sources: &Sources, all: bool) -> Vec<Vec<String>> {
-    let dependencies = dependencies(sources);
-    let is_folder =
-        |module: &&Module| sources.keys().any(|known| known.len() > module.len() && known.starts_with(module));
-    let mut seen = BTreeSet::new();
-    let through = dependencies.keys().filter(|module| all || is_folder(module));
-    let circles = through.filter_map(|module| circle(module, &dependencies));
-    circles.filter(|circle| seen.insert(circle.iter().cloned().collect::<BTreeSet<_>>())).collect()
-}
-
-/// The crates below `folder`.
-fn crates(folder: &Path, found: &mut Vec<String>, root: &Path) {
-    if folder.join("Cargo.toml").exists() && folder.join("src").exists() {
-        found.push(folder.strip_prefix(root).expect("below the root").to_string_lossy().into_owned());
-    }
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-        if path.is_dir() && !path.is_symlink() && !name.starts_with('.') && !["target", "src"].contains(&name.as_str())
-        {
-            crates(&path, found, root);
-        }
-    }
-}
+use circles::{Sources, circles, code, of_workspace};
 
 #[test]
 fn the_modules_of_this_workspace_depend_one_way() {
-    let root = doc_lint::workspace_root();
-    let mut found = Vec::new();
-    crates(root, &mut found, root);
-    let is_known = |name: &&str| found.iter().any(|known| known == name);
-    assert!(WITH_CIRCLES_OF_FILES.iter().chain(&["kernel-gpu/contract"]).all(is_known), "{found:?}");
-    let mut wrong = Vec::new();
-    for name in found {
-        let mut sources = Sources::new();
-        read(&root.join(&name).join("src"), &Module::new(), &mut sources);
-        for circle in circles(&sources, !WITH_CIRCLES_OF_FILES.contains(&name.as_str())) {
-            wrong.push(format!("{name}:\n  {}", circle.join("\n  ")));
-        }
-    }
-    assert!(wrong.is_empty(), "circles of modules:\n{}", wrong.join("\n"));
+    let found = of_workspace(doc_lint::workspace_root());
+    assert!(found.is_empty(), "circles of modules:\n{}", found.join("\n"));
 }
 
 /// Sources of the modules with these paths.
 fn sources(files: &[(&str, &str)]) -> Sources {
-    let module = |path: &str| path.split(SEPARATOR).map(str::to_owned).collect();
+    let module = |path: &str| path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect();
     files.iter().map(|(path, source)| (module(path), code(source))).collect()
 }
 
@@ -212,15 +27,25 @@ fn a_circle_is_found_whichever_way_its_modules_name_each_other() {
         ("gpu", ""),
     ];
     let circle =
-        ["problem::shape: super::super::refusal::Refusal", "refusal: crate::plan::LIMIT", "plan: crate::problem::self"];
-    assert_eq!(circles(&sources(&files), false), [circle]);
+        ["plan: crate::problem::self", "problem::shape: super::super::refusal::Refusal", "refusal: crate::plan::LIMIT"];
+    assert_eq!(circles(&sources(&files)), [circle]);
 }
 
 #[test]
-fn a_circle_of_files_is_one_where_there_must_be_none() {
+fn a_circle_of_files_is_found() {
     let files = sources(&[("block", "use super::copy::Rows;"), ("copy", "use crate::block::Block;")]);
-    assert_eq!(circles(&files, false), [[""; 0]; 0]);
-    assert_eq!(circles(&files, true), [["block: super::copy::Rows", "copy: crate::block::Block"]]);
+    assert_eq!(circles(&files), [["block: super::copy::Rows", "copy: crate::block::Block"]]);
+}
+
+#[test]
+fn a_circle_is_found_where_the_root_shows_a_folder() {
+    let files = [
+        ("", "mod launch;\nmod spec;\npub use launch::*;\npub use spec::*;"),
+        ("spec::problem", "use crate::plan::Plan;"),
+        ("launch::plan", "use crate::spec::problem::Problem;"),
+    ];
+    let circle = ["launch::plan: crate::spec::problem::Problem", "spec::problem: crate::plan::Plan"];
+    assert_eq!(circles(&sources(&files)), [circle]);
 }
 
 #[test]
@@ -233,5 +58,5 @@ fn tests_comments_and_names_of_the_parent_make_no_circle() {
         ),
         ("problem::shape", "use super::Problem;\n"),
     ];
-    assert_eq!(circles(&sources(&files), true), [[""; 0]; 0]);
+    assert_eq!(circles(&sources(&files)), [[""; 0]; 0]);
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use contract::variants::VARIANTS;
 
+use crate::circles;
 use crate::environment::Workspace;
 use crate::output::print_line;
 
@@ -19,7 +20,8 @@ const PRODUCTS: [(&str, &[&str]); 5] = [
     ("build", &[""]),
 ];
 
-/// Prints how large the repository is: lines of Rust by product, files, megabytes, words of documents, entries, sections of profiles.
+/// Prints how large the repository is: lines of Rust by product, files, megabytes, words of documents, entries, sections of profiles,
+/// circles of modules.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {}
 
@@ -50,7 +52,8 @@ impl Arguments {
         print_line(format!("{:>9.1}  MB", bytes as f64 / 1e6))?;
         print_line(format!("{words:>9}  words of documents"))?;
         print_line(format!("{:>9}  entries", VARIANTS.len()))?;
-        print_line(format!("{profiles:>9}  sections of profiles"))
+        print_line(format!("{profiles:>9}  sections of profiles"))?;
+        print_line(format!("{:>9}  circles of modules", circles::of_workspace(workspace.root()).len()))
     }
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use ptx_sim::{Geometry, TexelFormat, Texels};
+use ptx_sim::{Geometry, Texels};
 
 use crate::code::Code;
-use crate::context::{Call, Context};
 use crate::error::{Error, Result};
 use crate::memory::grouped;
+use crate::objects::{Array, ArrayDescriptor, Call, Context};
 use crate::problem::Problem;
 
 /// The array is layered and its depth is the number of layers (`CUDA_ARRAY3D_LAYERED`).
@@ -27,17 +27,6 @@ pub(crate) fn largest_extent(geometry: Geometry) -> [u32; 3] {
         Geometry::Lines => [32_768, 1, 2048],
         Geometry::Planes => [32_768, 32_768, 2048],
     }
-}
-
-/// What a program asks for (`CUDA_ARRAY3D_DESCRIPTOR`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArrayDescriptor {
-    /// Width, height, and depth or layers; 0 for an absent dimension.
-    pub extent: [u64; 3],
-    /// Format of the texels.
-    pub format: TexelFormat,
-    /// [`LAYERED`], [`SURFACES`] and others.
-    pub flags: u32,
 }
 
 impl ArrayDescriptor {
@@ -73,15 +62,6 @@ impl ArrayDescriptor {
         }
         Ok((geometry, extent))
     }
-}
-
-/// A CUDA array (`CUarray`).
-pub struct Array {
-    context: Arc<Context>,
-    descriptor: ArrayDescriptor,
-    texels: Texels,
-    name: String,
-    is_live: AtomicBool,
 }
 
 impl Context {

@@ -4,25 +4,11 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::thread::ThreadId;
 
 use crate::code::Code;
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Node};
-use crate::operation::Operation;
+use crate::objects::{Capture, CaptureState, Captures, Graph, Member, Mode, Node, Operation, Point};
 use crate::sync::lock;
-
-/// Which calls are forbidden during the capture (`CUstreamCaptureMode`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Unsafe calls from any thread.
-    #[default]
-    Global,
-    /// Unsafe calls from the capturing thread.
-    ThreadLocal,
-    /// No calls.
-    Relaxed,
-}
 
 thread_local! {
     static THREAD_MODE: Cell<Mode> = const { Cell::new(Mode::Global) };
@@ -31,39 +17,6 @@ thread_local! {
 /// Sets how this thread interacts with captures and returns the previous mode (`cuThreadExchangeStreamCaptureMode`).
 pub fn exchange_thread_mode(mode: Mode) -> Mode {
     THREAD_MODE.replace(mode)
-}
-
-/// A capture in progress.
-pub struct Capture {
-    id: u64,
-    mode: Mode,
-    thread: ThreadId,
-    /// The stream on which it began.
-    origin: u64,
-    context: u64,
-    graph: Arc<Graph>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    is_invalidated: bool,
-    has_ended: bool,
-    /// Participating streams, each with the dependencies of its next operation.
-    members: Vec<Member>,
-}
-
-struct Member {
-    stream: u64,
-    is_blocking: bool,
-    frontier: Vec<usize>,
-}
-
-/// A position in a capture: the set of nodes on which later work depends.
-#[derive(Clone)]
-pub struct Point {
-    capture: Arc<Capture>,
-    frontier: Vec<usize>,
 }
 
 impl Point {
@@ -108,7 +61,7 @@ impl Capture {
         state.members.iter().find(|member| member.stream == stream).map_or(Vec::new(), |member| member.frontier.clone())
     }
 
-    fn check(&self, state: &State) -> Result<()> {
+    fn check(&self, state: &CaptureState) -> Result<()> {
         if state.is_invalidated { Err(Code::STREAM_CAPTURE_INVALIDATED.into()) } else { Ok(()) }
     }
 
@@ -152,7 +105,7 @@ impl Capture {
     }
 
     /// Whether the next operation on the origin stream would depend on every captured node.
-    fn is_joined(&self, state: &State) -> bool {
+    fn is_joined(&self, state: &CaptureState) -> bool {
         let nodes = self.graph.nodes();
         let origin = state.members.iter().find(|member| member.stream == self.origin);
         let mut open: Vec<usize> = origin.map_or(Vec::new(), |member| member.frontier.clone());
@@ -165,10 +118,6 @@ impl Capture {
         state.members.iter().all(|member| member.frontier.iter().all(|node| reached.contains(node)))
     }
 }
-
-/// The captures in progress on a machine.
-#[derive(Default)]
-pub(crate) struct Captures(Mutex<Vec<Arc<Capture>>>);
 
 impl Captures {
     /// The capture that a stream takes part in.
@@ -189,7 +138,7 @@ impl Captures {
             origin: key.stream,
             context: key.context,
             graph: Graph::new(),
-            state: Mutex::new(State { members: vec![member], ..State::default() }),
+            state: Mutex::new(CaptureState { members: vec![member], ..CaptureState::default() }),
         }));
         Ok(())
     }

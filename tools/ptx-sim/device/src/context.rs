@@ -1,6 +1,5 @@
 //! A context: memory, what was loaded to it, and the error that a kernel left.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,48 +7,15 @@ use ptx_sim::{GlobalMemory, Texels};
 
 use crate::code::Code;
 use crate::error::{Error, Result};
-use crate::host::HostRange;
-use crate::image::{ContextId, Images};
-use crate::machine::{FIRST_ADDRESS, Machine, SPAN};
+use crate::host_range::HostRange;
+use crate::image::ContextId;
 use crate::memory::{Allocation, Memory};
-use crate::module::Module;
+use crate::objects::{Call, Context, FIRST_ADDRESS, Fault, Kind, Machine, SPAN, State};
 use crate::problem::Problem;
 use crate::sync::lock;
 
 /// Maximum leaked allocations that are listed one by one.
 const LEAKS_SHOWN: usize = 16;
-
-/// Kind of a context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The GPU's primary context, shared by all that retain it.
-    Primary,
-    /// Created by the program.
-    Own,
-}
-
-/// How a call treats an error that a kernel left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// Waits for the GPU, and returns the error.
-    Synchronous,
-    /// Only queues work: ignores the error, but returns it once a synchronous call has returned it.
-    Asynchronous,
-}
-
-/// The error that a kernel left.
-#[derive(Clone, Copy)]
-struct Fault {
-    code: Code,
-    /// Whether a synchronous call has returned it.
-    was_returned: bool,
-}
-
-/// State of a context that its lock protects.
-pub(crate) struct State {
-    pub memory: Memory,
-    fault: Option<Fault>,
-}
 
 impl State {
     /// Whether a kernel has left an error; nothing is executed after that.
@@ -61,20 +27,6 @@ impl State {
     pub fn fail(&mut self, code: Code) {
         self.fault.get_or_insert(Fault { code, was_returned: false });
     }
-}
-
-/// A context on a GPU (`CUcontext`).
-pub struct Context {
-    machine: Arc<Machine>,
-    id: u64,
-    gpu: u32,
-    flags: AtomicU32,
-    kind: Kind,
-    span: u64,
-    /// Allocations whose unwritten bytes have been reported.
-    told_unwritten: Mutex<HashSet<u64>>,
-    /// `None` once destroyed.
-    state: Mutex<Option<State>>,
 }
 
 impl Context {
@@ -359,16 +311,6 @@ impl Context {
     /// What is at `address`, in words; includes freed memory.
     pub fn describe_address(&self, address: u64) -> Option<String> {
         lock(&self.state).as_ref().map(|state| state.memory.describe(address))
-    }
-
-    /// Loads PTX (`cuModuleLoadData`). `file` appears in messages.
-    ///
-    /// # Errors
-    /// [`Code::INVALID_PTX`] with line and column; [`Code::NO_BINARY_FOR_GPU`] for PTX of another architecture; those
-    /// of [`Context::check`].
-    pub fn load(self: &Arc<Self>, text: &str, file: Option<&str>) -> Result<Arc<Module>> {
-        self.check(Call::Asynchronous)?;
-        Module::new(self, Images::of_process().load(text, file, Some(self.id_in_process()))?)
     }
 }
 

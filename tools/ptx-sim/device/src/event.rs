@@ -1,33 +1,11 @@
 //! Events.
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
-use crate::capture::Point;
 use crate::code::Code;
-use crate::context::{Call, Context};
 use crate::error::{Error, Result};
-use crate::order::Clock;
+use crate::objects::{Call, Context, Event, Recorded};
 use crate::sync::lock;
-
-/// The state that an event has recorded.
-#[derive(Clone, Default)]
-pub(crate) enum Recorded {
-    /// Nothing yet: a wait for it returns at once.
-    #[default]
-    Never,
-    /// Completed work, and everything that happened before it.
-    At(Instant, Clock),
-    /// A position in a capture.
-    Captured(Point),
-}
-
-/// An event (`CUevent`).
-pub struct Event {
-    context: Arc<Context>,
-    is_timed: bool,
-    recorded: Mutex<Recorded>,
-}
 
 impl Event {
     /// Creates an event of `context` (`cuEventCreate`); `is_timed` if it is used for timing.

@@ -4,19 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::architecture::{DEFAULT_SHARED_BYTES, REGISTERS, THREADS_PER_BLOCK, WARP};
-use crate::context::Context;
 use crate::declarations::EntryDeclaration;
 use crate::error::{Error, Result};
 use crate::image::{Image, Parameter};
-
-/// An entry of a module, ready to be launched in the module's context (`CUfunction`).
-pub struct Function {
-    context: Arc<Context>,
-    pub(crate) image: Arc<Image>,
-    declaration: EntryDeclaration,
-    parameters: Vec<Parameter>,
-    max_dynamic_shared_bytes: AtomicU32,
-}
+use crate::objects::{Context, Function};
 
 impl Function {
     pub(crate) fn new(context: &Arc<Context>, image: &Arc<Image>, declaration: &EntryDeclaration) -> Self {

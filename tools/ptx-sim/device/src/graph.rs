@@ -3,20 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use crate::code::Code;
-use crate::context::{Call, Context};
 use crate::error::{Error, Result};
-use crate::operation::{During, Operation, Place};
+use crate::objects::{Call, Context, Graph, GraphExec, Node, Operation, Place};
+use crate::operation::During;
 use crate::problem::Problem;
 use crate::sync::lock;
-
-/// A node of a graph.
-#[derive(Clone)]
-pub struct Node {
-    /// What it does.
-    pub operation: Operation,
-    /// Indices of the nodes that it depends on; all are smaller than its own.
-    pub dependencies: Vec<usize>,
-}
 
 impl Node {
     /// The number of its kind (`CUgraphNodeType`).
@@ -37,12 +28,6 @@ impl Node {
         let is_host = |place: &Place| matches!(place, Place::Host(_));
         matches!(&self.operation, Operation::Copy(copy) if is_host(&copy.source) || is_host(&copy.destination))
     }
-}
-
-/// A graph (`CUgraph`).
-#[derive(Default)]
-pub struct Graph {
-    nodes: Mutex<Vec<Node>>,
 }
 
 impl Graph {
@@ -109,11 +94,6 @@ fn change(nodes: &mut [Node], index: usize, operation: Operation) -> Result<()> 
     }
     *node = changed;
     Ok(())
-}
-
-/// A graph that can be launched (`CUgraphExec`).
-pub struct GraphExec {
-    nodes: Mutex<Vec<Node>>,
 }
 
 impl GraphExec {

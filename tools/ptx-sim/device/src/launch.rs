@@ -1,6 +1,5 @@
 //! Launches: checks, execution by ptx-sim, and handling of findings.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ptx_diagnostics::short_name;
@@ -8,39 +7,14 @@ use ptx_sim::{Finding, FindingClass, GlobalAccess, LaunchError, Options, Report}
 
 use crate::architecture::{BLOCK_EXTENT, GRID_EXTENT};
 use crate::code::Code;
-use crate::context::{Call, Context};
 use crate::error::{Error, Result};
-use crate::function::Function;
-use crate::machine::LAST_ADDRESS;
+use crate::objects::{Call, Context, LAST_ADDRESS, Launch};
 use crate::operation::During;
 use crate::problem::Problem;
 use crate::stream_races::{Access, By};
 
 /// Maximum blocks of a cluster; on a GPU more than 8 need an opt-in.
 const BLOCKS_PER_CLUSTER: u128 = 16;
-
-/// How a function is launched.
-#[derive(Clone)]
-pub struct Launch {
-    /// What is launched.
-    pub function: Arc<Function>,
-    /// Blocks in x, y and z.
-    pub grid: [u32; 3],
-    /// Threads of a block in x, y and z.
-    pub block: [u32; 3],
-    /// Dynamic shared memory of a block, bytes.
-    pub dynamic_shared_bytes: u32,
-    /// Whether the grid may begin before the previous one of its stream has ended
-    /// (`CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`).
-    pub overlaps_previous: bool,
-    /// Blocks of a cluster in x, y and z (`CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`); `None` for what the function
-    /// requires.
-    pub cluster: Option<[u32; 3]>,
-    /// Whether all blocks are resident at once, so that they may wait for each other (a cooperative launch).
-    pub cooperative: bool,
-    /// The bytes of each parameter, in order.
-    pub parameters: Vec<Vec<u8>>,
-}
 
 impl Launch {
     /// Whether a driver would accept the launch.

@@ -70,12 +70,14 @@ pub mod fat_binary;
 mod function;
 mod graph;
 mod host;
+mod host_range;
 mod image;
 mod launch;
 mod library;
 mod machine;
 mod memory;
 mod module;
+mod objects;
 mod occupancy;
 mod operation;
 mod order;
@@ -88,24 +90,22 @@ mod texture;
 mod undetermined;
 
 pub use architecture::Architecture;
-pub use array::{Array, ArrayDescriptor, LAYERED, SURFACES};
+pub use array::{LAYERED, SURFACES};
 pub use attributes::device_attribute;
-pub use capture::{Capture, Mode, exchange_thread_mode};
+pub use capture::exchange_thread_mode;
 pub use code::Code;
 pub use config::{AllocateHost, Config, Messages, NEWEST_DRIVER};
-pub use context::{Call, Context, Kind};
 pub use error::{Error, Result};
-pub use event::Event;
-pub use function::Function;
-pub use graph::{Graph, GraphExec, Node};
-pub use host::{HostKind, HostRange};
+pub use host_range::{HostKind, HostRange};
 pub use image::Parameter;
-pub use launch::Launch;
 pub use library::{Kernel, Library};
-pub use machine::{Gpu, Machine, NAME, is_device_address};
+pub use machine::{NAME, is_device_address};
 pub use memory::Allocation;
 pub use module::Module;
-pub use operation::{Copy, Fill, HostMemory, Life, Operation, Place};
+pub use objects::{
+    Array, ArrayDescriptor, Call, Capture, Context, Copy, Event, Fill, Function, Gpu, Graph, GraphExec, HostMemory,
+    Kind, Launch, Life, Machine, Mode, Node, Operation, Place,
+};
 pub use problem::{Problem, Severity};
 pub use ptx_sim::{HostWords, Options, Report};
 pub use stream::{PRIORITIES, Stream, StreamKind};

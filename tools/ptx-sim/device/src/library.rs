@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use crate::architecture::Architecture;
-use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::function::Function;
 use crate::image::{Image, Images, Parameter};
 use crate::module::Module;
+use crate::objects::{Context, Function, Machine};
 use crate::sync::lock;
 
 /// PTX loaded for every context (`CUlibrary`).
@@ -25,6 +24,18 @@ struct Loaded {
     image: Result<Arc<Image>>,
     /// The library's module in each context that has used it.
     modules: Mutex<HashMap<u64, Arc<Module>>>,
+}
+
+impl Machine {
+    /// Loads PTX for every context (`cuLibraryLoadData`). `file` appears in messages.
+    ///
+    /// # Errors
+    /// Those of captures. PTX that does not compile is an error when a kernel is requested, as with NVIDIA's driver
+    /// (observed with 580); [`Library::error`] has it before.
+    pub fn load_library(&self, text: &str, file: Option<&str>) -> Result<Arc<Library>> {
+        self.captures.check_unsafe_call()?;
+        Ok(Library::new(text, file, Images::of_process().load(text, file, None)))
+    }
 }
 
 impl Library {

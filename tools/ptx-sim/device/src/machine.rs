@@ -1,30 +1,18 @@
 //! A machine with simulated GPUs.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::capture::Captures;
 use crate::code::Code;
 use crate::config::Config;
-use crate::context::{Context, Kind};
 use crate::dependents::Dependents;
 use crate::error::{Error, Result};
-use crate::host::HostRanges;
-use crate::image::Images;
-use crate::library::Library;
+use crate::objects::{Captures, Context, FIRST_ADDRESS, Gpu, Kind, LAST_ADDRESS, Machine, SPAN};
 use crate::problem::Problem;
 use crate::report::Reporter;
 use crate::stream_races::StreamRaces;
 use crate::sync::lock;
 
-/// Size of a context's address span, bytes; addresses are never reused during its lifetime.
-pub(crate) const SPAN: u64 = 1 << 39;
-/// First address of the first context. It is above the addresses where programs and language runtimes place host
-/// memory, below those where Linux does, and its low bits tell an address truncated to 32 bits from a null pointer.
-pub(crate) const FIRST_ADDRESS: u64 = 0x2000_1000_0000;
-/// Upper bound of addresses of simulated memory.
-pub(crate) const LAST_ADDRESS: u64 = 1 << 46;
 /// Maximum contexts with addresses at a time.
 const SPANS: u64 = (LAST_ADDRESS - FIRST_ADDRESS) / SPAN;
 
@@ -35,41 +23,6 @@ pub fn is_device_address(address: u64) -> bool {
 
 /// Prefix of the names of simulated GPUs.
 pub const NAME: &str = "ptx-sim GPU";
-
-/// Simulated GPUs and everything on them. Each context has its own memory, as on a GPU, at addresses that no other
-/// context uses.
-pub struct Machine {
-    config: Config,
-    gpus: Vec<Gpu>,
-    pub(crate) reporter: Reporter,
-    /// Its number among the machines of the process.
-    number: u64,
-    pub(crate) captures: Captures,
-    pub(crate) stream_races: StreamRaces,
-    pub(crate) dependents: Dependents,
-    /// By number of the address span.
-    pub(crate) contexts: Mutex<BTreeMap<u64, Weak<Context>>>,
-    free_spans: Mutex<VecDeque<u64>>,
-    pub(crate) host: Mutex<HostRanges>,
-    next_context: AtomicU64,
-    next_allocation: AtomicU64,
-    pub(crate) launches: AtomicU64,
-}
-
-/// A GPU.
-pub struct Gpu {
-    /// Position among all GPUs of the machine, whether or not the program sees them.
-    index: u32,
-    memory_used: Mutex<u64>,
-    primary: Mutex<Primary>,
-}
-
-#[derive(Default)]
-struct Primary {
-    context: Option<Arc<Context>>,
-    retained: u32,
-    flags: u32,
-}
 
 impl Machine {
     /// Creates the machine that `config` describes.
@@ -210,16 +163,6 @@ impl Machine {
     pub fn set_primary_flags(&self, gpu: u32, flags: u32) -> Result<()> {
         lock(&self.gpu(gpu)?.primary).flags = flags;
         Ok(())
-    }
-
-    /// Loads PTX for every context (`cuLibraryLoadData`). `file` appears in messages.
-    ///
-    /// # Errors
-    /// Those of captures. PTX that does not compile is an error when a kernel is requested, as with NVIDIA's driver
-    /// (observed with 580); [`Library::error`] has it before.
-    pub fn load_library(&self, text: &str, file: Option<&str>) -> Result<Arc<Library>> {
-        self.captures.check_unsafe_call()?;
-        Ok(Library::new(text, file, Images::of_process().load(text, file, None)))
     }
 
     /// The context that owns or owned the memory at `address`.

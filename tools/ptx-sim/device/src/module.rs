@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex};
 use ptx_sim::ModuleVariable;
 
 use crate::code::Code;
-use crate::context::{Call, Context};
 use crate::error::{Error, Result};
-use crate::function::Function;
-use crate::image::Image;
+use crate::image::{Image, Images};
 use crate::memory::memory_error;
+use crate::objects::{Call, Context, Function};
 use crate::sync::lock;
 
 /// A module of a context (`CUmodule`).
@@ -36,6 +35,18 @@ fn place_managed(context: &Context, image: &Image) -> Result<()> {
     let global = &mut state.memory.global;
     placed.iter().for_each(|(name, address)| image.module.reserve_variable(name, *address, global));
     image.module.place_variables(global).map(drop).map_err(memory_error)
+}
+
+impl Context {
+    /// Loads PTX (`cuModuleLoadData`). `file` appears in messages.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_PTX`] with line and column; [`Code::NO_BINARY_FOR_GPU`] for PTX of another architecture; those
+    /// of [`Context::check`].
+    pub fn load(self: &Arc<Self>, text: &str, file: Option<&str>) -> Result<Arc<Module>> {
+        self.check(Call::Asynchronous)?;
+        Module::new(self, Images::of_process().load(text, file, Some(self.id_in_process()))?)
+    }
 }
 
 impl Module {

@@ -1,7 +1,7 @@
 //! Occupancy: resident blocks per multiprocessor.
 
 use crate::architecture::{REGISTERS, RESERVED_SHARED_BYTES, THREADS_PER_BLOCK, WARP};
-use crate::function::Function;
+use crate::objects::Function;
 
 /// Allocation granularity of shared memory, bytes.
 const SHARED_GRANULE: u64 = 128;

@@ -3,101 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::array::Array;
-use crate::context::{Call, Context};
 use crate::error::{Error, Result};
-use crate::event::{Event, Recorded};
-use crate::graph::GraphExec;
-use crate::launch::Launch;
 use crate::memory::{Moved, grouped};
+use crate::objects::{Call, Context, Copy, Fill, Life, Operation, Place, Recorded};
 use crate::order::{Clock, Line};
 use crate::problem::Problem;
 use crate::stream_races::{Access, By, Touched};
 
 /// Bytes copied at a time.
 const CHUNK: u64 = 1 << 20;
-
-/// Host memory of the program, for copies executed when a graph is launched.
-pub trait HostMemory: Send + Sync {
-    /// Its address.
-    fn address(&self) -> u64;
-    /// Whether it is page-locked: an asynchronous copy to it may complete after the call returns.
-    fn is_page_locked(&self) -> bool;
-    /// Copies from `offset` on into `data`.
-    fn read(&self, offset: u64, data: &mut [u8]);
-    /// Copies `data` to `offset`.
-    fn write(&self, offset: u64, data: &[u8]);
-}
-
-/// One end of a copy.
-#[derive(Clone)]
-pub enum Place {
-    /// Device memory of a context, by address.
-    Device(u64),
-    /// An array, from a byte offset on ([`Array::offset`]).
-    Array(Arc<Array>, u64),
-    /// Host memory of the program.
-    Host(Arc<dyn HostMemory>),
-}
-
-/// A copy.
-#[derive(Clone)]
-pub struct Copy {
-    /// Destination.
-    pub destination: Place,
-    /// Source.
-    pub source: Place,
-    /// Size, bytes.
-    pub bytes: u64,
-}
-
-/// Fill of memory with one value.
-#[derive(Clone)]
-pub struct Fill {
-    /// First address.
-    pub address: u64,
-    /// The value: 1, 2 or 4 bytes.
-    pub value: Vec<u8>,
-    /// Values per row.
-    pub width: u64,
-    /// Rows.
-    pub height: u64,
-    /// Distance between rows, bytes.
-    pub pitch: u64,
-}
-
-/// Start or end of the lifetime of stream-ordered memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Life {
-    /// First address.
-    pub address: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Whether it is freed rather than allocated.
-    pub ends: bool,
-}
-
-/// An operation of a stream.
-#[derive(Clone)]
-#[non_exhaustive]
-pub enum Operation {
-    /// A kernel.
-    Launch(Launch),
-    /// A copy.
-    Copy(Copy),
-    /// A fill.
-    Fill(Fill),
-    /// Record of an event.
-    Record(Arc<Event>),
-    /// Call of a function of the program.
-    Call(Arc<dyn Fn() + Send + Sync>),
-    /// Another graph.
-    Graph(Arc<GraphExec>),
-    /// Stream-ordered allocation or free; every other use of the memory has to be ordered with it.
-    Life(Life),
-    /// No operation: later work waits for earlier work.
-    Empty,
-}
 
 impl Operation {
     /// Checks the operation before it is executed.

@@ -4,13 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use crate::capture::{Capture, Mode, StreamKey};
+use crate::capture::StreamKey;
 use crate::code::Code;
-use crate::context::{Call, Context};
 use crate::error::{Error, Result};
-use crate::event::{Event, Recorded};
-use crate::graph::Graph;
-use crate::operation::{During, Operation};
+use crate::objects::{Call, Capture, Context, Event, Graph, Mode, Operation, Recorded};
+use crate::operation::During;
 use crate::order::Line;
 use crate::problem::Problem;
 use crate::stream_races::{StreamRace, Touched};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use ptx_sim::{Sampler, TexelFormat, Texels};
 
-use crate::array::{Array, SURFACES};
+use crate::array::SURFACES;
 use crate::code::Code;
-use crate::context::{Call, Context};
 use crate::error::{Error, Result};
 use crate::memory::memory_error;
+use crate::objects::{Array, Call, Context};
 use crate::problem::Problem;
 
 /// Alignment of memory that a texture reads. A GPU may require more; allocations here have this alignment.

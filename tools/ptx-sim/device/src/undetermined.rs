@@ -4,8 +4,8 @@
 use ptx_diagnostics::short_name;
 use ptx_sim::UndeterminedStore;
 
-use crate::context::{Call, Context};
 use crate::error::Result;
+use crate::objects::{Call, Context};
 
 impl Context {
     /// Reports undetermined values in the `bytes` bytes at `address` that are copied to the host.

@@ -1,42 +1,10 @@
 //! Functions and calls: what each call of a function has anew, and what it passes.
 
-use std::collections::HashMap;
-
 use super::form::Form;
 use super::names::{Body, Decoder, FrameVariable, Prototype};
 use super::refusal::{Decode, invalid, unsupported};
-use crate::parse::{self, Base, Formal, Kind, Operand, Signature, Space, Syntax, Type, Variable};
+use crate::parse::{self, Base, Formal, Kind, Operand, Signature, Space, Type, Variable};
 use crate::program::{Call, Callee, Function, Initial, Passed, Slot};
-
-/// What is known of the functions of a module.
-#[derive(Default)]
-pub(crate) struct Signatures {
-    numbers: HashMap<String, usize>,
-    /// By number.
-    functions: Vec<Known>,
-}
-
-struct Known {
-    name: String,
-    signature: Signature,
-    is_defined: bool,
-}
-
-impl Signatures {
-    /// Of all functions of a module.
-    pub fn of(syntax: &Syntax) -> Signatures {
-        let names = syntax.functions.iter().map(|function| &function.name).chain(syntax.aliases.keys());
-        let known = syntax.functions.iter().map(|function| Known {
-            name: function.name.clone(),
-            signature: function.signature.clone(),
-            is_defined: function.body.is_some(),
-        });
-        Signatures {
-            numbers: names.filter_map(|name| Some((name.clone(), syntax.function(name)?))).collect(),
-            functions: known.collect(),
-        }
-    }
-}
 
 /// Bytes of the variables of a body: more than a thread has local memory.
 const MOST_BYTES: u64 = 1 << 20;

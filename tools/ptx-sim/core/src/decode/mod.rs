@@ -5,8 +5,9 @@ mod calls;
 mod form;
 mod names;
 mod refusal;
+mod signatures;
 
-pub(crate) use calls::Signatures;
 pub(crate) use form::Form;
 pub(crate) use names::Decoder;
 pub(crate) use refusal::{Decode, Refusal, invalid, unsupported};
+pub(crate) use signatures::Signatures;

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::calls::Signatures;
 use super::refusal::{Decode, Refusal, invalid, unsupported};
+use super::signatures::Signatures;
 use crate::parse::{self, Kind, Position, Space, Statement, Type};
 use crate::program::{Call, FrameLayout, Guard, Initial, Layout, Slot};
 

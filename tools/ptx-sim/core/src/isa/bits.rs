@@ -1,6 +1,5 @@
 //! Bit field instructions (PTX ISA, "szext", "fns").
 
-use super::integer::integer_kind;
 use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form};
 use crate::numeric::{sign_extend, zero_extend};
@@ -46,4 +45,10 @@ fn find_set(form: &mut Form<'_>) -> Decode<Lanewise> {
         };
         u64::from(found.unwrap_or(u32::MAX))
     })
+}
+
+/// The type modifier, which must be an integer.
+pub(super) fn integer_kind(form: &mut Form<'_>) -> Decode<Type> {
+    let kind = form.kind()?;
+    if kind.is_integer() && kind.bits >= 16 && kind.bits <= 64 { Ok(kind) } else { form.refuse() }
 }

@@ -1,15 +1,14 @@
 //! Calls and returns, and memory of the frame that runs (PTX ISA, "call", "ret", "alloca", "stacksave", "stackrestore").
 
-use super::operation;
+use super::passing::{gather, scatter};
 use super::system::System;
-use crate::context::{Context, Flow, Place, without_addresses};
+use crate::context::{Context, Flow, without_addresses};
 use crate::decode::{Decode, Form, unsupported};
 use crate::finding::FindingClass;
 use crate::lanes::{lane_list, lanes};
-use crate::machine::{Caller, Warp};
-use crate::parse::{Space, Type};
+use crate::machine::Caller;
+use crate::parse::Type;
 use crate::program::{Call, Callee, Destination, Function, Passed, Slot, function_at};
-use crate::unknown::UnknownBytes;
 
 /// Maximum call depth of a thread: more than any stack has room for, unless frames are tiny.
 const DEEPEST: usize = 4096;
@@ -81,38 +80,6 @@ fn address_kind(form: &mut Form<'_>) -> Decode<Type> {
     if matches!(kind.bits, 32 | 64) && !kind.is_float() { Ok(kind) } else { form.refuse() }
 }
 
-/// Determines which functions can be called recursively. A call through a pointer may call any function.
-pub(super) fn find_recursion(functions: &mut [Option<Function>], operations: &[operation::Operation], calls: &[Call]) {
-    let known: Vec<usize> = (0..functions.len()).filter(|number| functions[*number].is_some()).collect();
-    let mut starts: Vec<(u32, usize)> = Vec::new();
-    for number in &known {
-        starts.extend(functions[*number].as_ref().map(|function| (function.start, *number)));
-    }
-    starts.sort_unstable();
-    let mut callees: Vec<Vec<usize>> = vec![Vec::new(); functions.len()];
-    for (pc, operation) in operations.iter().enumerate() {
-        let after = starts.partition_point(|(start, _)| *start as usize <= pc);
-        let (Some(call), Some(caller)) = (operation.call(), after.checked_sub(1)) else { continue };
-        let caller = &mut callees[starts[caller].1];
-        match calls[call as usize].callee {
-            Callee::Function(number) => caller.push(number),
-            Callee::Address(_) => caller.extend(&known),
-        }
-    }
-    for number in known {
-        let mut seen = vec![false; functions.len()];
-        let mut open = callees[number].clone();
-        while let Some(next) = open.pop() {
-            if !std::mem::replace(&mut seen[next], true) {
-                open.extend(&callees[next]);
-            }
-        }
-        if let Some(function) = &mut functions[number] {
-            function.is_recursive = seen[number];
-        }
-    }
-}
-
 impl Operation {
     /// The index of the call, if it is one.
     pub fn call(&self) -> Option<u32> {
@@ -153,64 +120,6 @@ impl Operation {
                 restore(context, *from)
             }
         }
-    }
-}
-
-/// Values being passed.
-#[derive(Default)]
-pub(super) struct Values {
-    pub data: Vec<u8>,
-    /// Their undetermined bytes.
-    pub unknown: UnknownBytes,
-}
-
-/// The values of a lane whose frame begins at `base`.
-pub(super) fn gather(context: &Context<'_>, lane: usize, base: u64, from: &[Passed]) -> Values {
-    let mut values = Values::default();
-    for passed in from {
-        let first = values.data.len();
-        match *passed {
-            Passed::Bytes { offset, bytes } => {
-                let place = Place::new(lane, Some(Space::Local), base + offset, 1);
-                let (data, unknown) = context.warp.local[lane].passed(context.read_at(place, bytes as usize));
-                values.data.extend(data);
-                unknown.iter().for_each(|(index, byte)| values.unknown.push(first + index, byte));
-            }
-            Passed::Register { slot, bytes, .. } => {
-                if let Some(value) = context.warp.registers.unknown(slot, lane) {
-                    values.unknown.push_value(first, bytes as usize, value);
-                }
-                values.data.extend_from_slice(&context.value(slot, lane).to_le_bytes()[..bytes as usize]);
-            }
-        }
-    }
-    // Structures are passed with their padding.
-    values.unknown.mark_partial(context.pc);
-    values
-}
-
-/// Writes values to a lane whose frame begins at `base`.
-pub(super) fn scatter(warp: &mut Warp, lane: usize, base: u64, to: &[Passed], values: &Values) {
-    let mut first = 0;
-    for passed in to {
-        let end = first + passed.bytes() as usize;
-        let own = &values.data[first..end];
-        match *passed {
-            Passed::Bytes { offset, .. } => {
-                let mut unknown = UnknownBytes::default();
-                let mine = values.unknown.iter().filter(|(index, _)| (first..end).contains(index));
-                mine.for_each(|(index, byte)| unknown.push(index - first, byte));
-                warp.local[lane].pass(base + offset, own, &unknown);
-            }
-            Passed::Register { slot, mask, .. } => {
-                let value = own.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
-                warp.registers.values[slot as usize][lane] = value & mask;
-                let unknown =
-                    values.unknown.value(first, end - first).and_then(|value| value.with_bits(value.bits & mask));
-                warp.registers.set_unknown(slot, lane, unknown);
-            }
-        }
-        first = end;
     }
 }
 

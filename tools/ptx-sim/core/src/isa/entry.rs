@@ -1,7 +1,7 @@
 //! A whole entry: syntax to typed instructions. All of it is decoded before anything runs.
 
-use super::call;
 use super::operation::{self, Operation};
+use super::recursion;
 use super::tested;
 use crate::decode::{Decode, Decoder, Form, Refusal, Signatures};
 use crate::parse::{self, Entry, Position, Statement, Syntax};
@@ -39,7 +39,7 @@ pub(crate) fn decode(
     }
     let Listing { mut instructions, operations } = listing;
     tested::mark(&mut instructions, &operations);
-    call::find_recursion(&mut functions, &operations, &decoder.calls);
+    recursion::find_recursion(&mut functions, &operations, &decoder.calls);
     let has_frame = frame.bytes > 0 || functions.iter().any(Option::is_some);
     let program = Program {
         uses_stack: has_frame || operations.iter().any(Operation::uses_stack),

@@ -1,7 +1,7 @@
 //! Integer arithmetic, logic and shifts (PTX ISA, "Integer Arithmetic Instructions", "Extended-Precision Integer
 //! Arithmetic Instructions", "Logic and Shift Instructions").
 
-use super::bits;
+use super::bits::{self, integer_kind};
 use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form, invalid};
 use crate::numeric::{integer, sign_extend, zero_extend};
@@ -44,12 +44,6 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
         _ => return bits::decode(form),
     };
     Ok(Some(lanewise))
-}
-
-/// The type modifier, which must be an integer.
-pub(super) fn integer_kind(form: &mut Form<'_>) -> Decode<Type> {
-    let kind = form.kind()?;
-    if kind.is_integer() && kind.bits >= 16 && kind.bits <= 64 { Ok(kind) } else { form.refuse() }
 }
 
 fn add_like(form: &mut Form<'_>) -> Decode<Lanewise> {

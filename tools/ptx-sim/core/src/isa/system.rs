@@ -1,7 +1,7 @@
 //! Functions that modules only declare: those of the system that CUDA's device code calls (CUDA C++ Programming Guide,
 //! "Formatted Output", "Assertion", "Dynamic Global Memory Allocation and Operations").
 
-use super::call::{Values, gather, scatter};
+use super::passing::{Values, gather, scatter};
 use crate::context::{Context, Faults, Flow, Place, without_addresses};
 use crate::finding::{FindingClass, LaneAddress};
 use crate::lanes::{lane_list, lanes};

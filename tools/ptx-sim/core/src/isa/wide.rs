@@ -1,6 +1,6 @@
 //! 128-bit values, held in two registers: copies and atomic operations (PTX ISA, "mov", "atom").
 
-use super::memory::{scope, take_hints};
+use super::hints::{scope, take_hints};
 use crate::context::{Context, Direction, Faults, Place, Traffic};
 use crate::decode::{Decode, Form};
 use crate::lanes::lanes;

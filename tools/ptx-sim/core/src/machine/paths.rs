@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 
-use super::warp::Group;
+use super::group::Group;
 use crate::lanes::{LANES, lanes};
 
 /// Number of reads of shared state by diverged lanes before another path gets a turn. More than a compare-and-swap loop

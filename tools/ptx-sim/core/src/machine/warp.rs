@@ -5,6 +5,7 @@ use std::hash::Hasher;
 
 use super::async_matrix::AsyncMatrix;
 use super::grid::{Machine, Place};
+use super::group::{Group, Progress};
 use super::paths::Paths;
 use super::registers::Registers;
 use super::stack::Stack;
@@ -14,27 +15,6 @@ use crate::cluster_addresses::shared_base;
 use crate::lanes::{LANES, lanes};
 use crate::program::{Guard, Initial, Program, Slot, Special};
 use crate::unknown::UnknownBytes;
-
-/// State of a group of lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// Ready to execute the next instruction.
-    Ready,
-    /// Waiting for other lanes of the warp at a collective instruction.
-    AtCollective,
-    /// Arrived at a barrier, in a phase of it.
-    AtBarrier { barrier: usize, phase: u64 },
-    /// Waiting for the end of a phase of the mbarrier at a shared address.
-    AtMbarrier { mbarrier: u64, phase: u64 },
-}
-
-/// Lanes at the same instruction.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Group {
-    pub pc: u32,
-    pub lanes: u32,
-    pub progress: Progress,
-}
 
 /// A copy issued by `cp.async`, with its data.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! CUDA arrays and texture and surface objects in global memory.
 
-use super::error::{MemoryError, OutOfBounds};
+use super::error::MemoryError;
 use super::global::GlobalMemory;
 use super::texels::{Geometry, TexelFormat, Texels};
 use super::texture_objects::{Object, Sampler, Texture};
@@ -86,9 +86,4 @@ impl GlobalMemory {
     pub(crate) fn name_of(&self, texels: &Texels) -> &str {
         self.allocation_at(texels.address).map_or("memory that is not there", |found| found.name)
     }
-}
-
-/// The refusal of a plain access to an array.
-pub(super) fn plain_access(name: &str) -> OutOfBounds {
-    OutOfBounds(format!("`{name}` is a CUDA array, which textures, surfaces and copies reach, and no pointer does"))
 }

@@ -91,3 +91,8 @@ pub enum MemoryError {
         what: &'static str,
     },
 }
+
+/// The refusal of a plain access to an array.
+pub(super) fn plain_access(name: &str) -> OutOfBounds {
+    OutOfBounds(format!("`{name}` is a CUDA array, which textures, surfaces and copies reach, and no pointer does"))
+}

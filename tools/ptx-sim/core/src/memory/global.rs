@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::arrays::plain_access;
 use super::buffer::{Buffer, HostWords};
-use super::error::{MemoryError, OutOfBounds};
+use super::error::{MemoryError, OutOfBounds, plain_access};
 use super::heap::{FreeError, HEAP_BYTES, Heap};
 use super::spaces::{is_outside_windows, resolve};
 use super::texels::Texels;

@@ -7,6 +7,7 @@ mod error;
 mod global;
 mod heap;
 mod host;
+mod left_undetermined;
 mod parameters;
 mod shared;
 mod spaces;

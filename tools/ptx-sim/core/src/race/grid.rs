@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::accesses::Touched;
 use super::agent::{Agent, Strength};
-use super::foreign::{Foreign, Knowledge};
+use super::clock::{Foreign, Knowledge};
 use super::shadow::{CELL_BYTES, Kind, PAGE_CELLS, Record};
 
 /// Global memory accesses of a cluster.

@@ -4,7 +4,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::agent::Agent;
-use super::clock::Clocks;
+use super::clocks::Clocks;
 use super::shadow::{CELL_BYTES, Cell, Met, Record};
 
 /// Cells per line.

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::agent::{Agent, Strength};
-use super::clock::Clocks;
+use super::clocks::Clocks;
 
 /// Bytes of memory per [`Cell`].
 pub(crate) const CELL_BYTES: u64 = 4;
