@@ -80,7 +80,7 @@ impl Context<'_> {
             let which: Vec<LaneAddress> = together.iter().map(|(_, origin)| reader(*origin)).collect();
             let instruction = &self.machine.program.instructions[pc as usize];
             self.report_of((instruction, warp), FindingClass::CollectiveLanesMissing, which, None, || {
-                "shfl reads the value of a lane that does not take part, and that value matters".to_owned()
+                "shfl reads the value of a lane that does not take part".to_owned()
             });
         }
     }

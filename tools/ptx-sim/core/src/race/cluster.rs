@@ -312,7 +312,7 @@ impl Races {
         if space == Space::Global {
             self.may_synchronise |= semantics.strength.reaches_other_clusters();
             let acquired = self.clocks.foreign(agent).cloned();
-            let observed = self.clocks.observed_of_others(agent).filter(|_| self.strict).cloned();
+            let observed = if self.strict { self.clocks.observed_of_others(agent).cloned() } else { None };
             record.foreign = self.foreign.number(Knowledge { acquired, observed });
         }
         let (mut start, mut rest) = (address, data);
