@@ -41,6 +41,7 @@ pub fn ptx(data: &[u8], architecture: &Architecture) -> Result<String> {
     let mut rest = data.get(number(data, 6, 2).unwrap_or(0) as usize..).ok_or_else(|| damaged("its header"))?;
     let mut best: Option<(u64, String)> = None;
     let mut others = Vec::new();
+    let mut newer = None;
     while !rest.is_empty() {
         let entry = Entry::read(rest).ok_or_else(|| damaged("an entry"))?;
         rest = &rest[entry.bytes..];
@@ -55,18 +56,28 @@ pub fn ptx(data: &[u8], architecture: &Architecture) -> Result<String> {
                     best = Some((entry.architecture, text));
                 }
             }
-            target => others.push(format!("PTX for {}", target.unwrap_or("nothing"))),
+            target => {
+                others.push(format!("PTX for {}", target.unwrap_or("nothing")));
+                newer = newer.or_else(|| target.and_then(first_that_runs));
+            }
         }
     }
     best.map(|(_, text)| text).ok_or_else(|| {
         let others = if others.is_empty() { "nothing".to_owned() } else { others.join(", ") };
         let number = architecture.number;
         let text = format!(
-            "the fat binary has no PTX that runs on sm_{number}, but {others}; compile with -arch=compute_{number}, so that PTX \
-             is in it; device code that is linked (-rdc=true, for dynamic parallelism) keeps none"
+            "the fat binary has no PTX that runs on sm_{number}, but {others}; {}compile with -arch=compute_{number}, so that \
+             PTX is in it; device code that is linked (-rdc=true, for dynamic parallelism) keeps none",
+            newer.map_or(String::new(), |newer| format!("say --arch {newer} (PTX_SIM_ARCH={newer}), or "))
         );
         Error::new(Code::NO_BINARY_FOR_GPU, text).of(Problem::NotSimulated)
     })
+}
+
+/// The first simulated architecture that runs code for a target.
+fn first_that_runs(target: &str) -> Option<u32> {
+    let number = ptx_sim::parse_architecture(target)?;
+    Architecture::find(number).is_ok_and(|architecture| architecture.runs(target)).then_some(number)
 }
 
 /// One entry: the code for one architecture.
@@ -198,7 +209,9 @@ mod tests {
         let data = fat_binary(&[entry(2, 80, 0, b"code", 0), entry(PTX, 100, 0, newest.as_bytes(), 0)]);
         let message = ptx(&data, &hopper()).unwrap_err().message.unwrap();
         assert!(
-            message.contains("no PTX that runs on sm_90, but machine code for sm_80, PTX for sm_100;"),
+            message.contains(
+                "no PTX that runs on sm_90, but machine code for sm_80, PTX for sm_100; say --arch 100 (PTX_SIM_ARCH=100), or"
+            ),
             "{message}"
         );
     }
