@@ -48,6 +48,7 @@ struct File {
     grid: Option<Spanned<ExtentValue>>,
     block: Option<Spanned<ExtentValue>>,
     cluster: Option<Spanned<ExtentValue>>,
+    cooperative: Option<bool>,
     shared: Option<u32>,
     arch: Option<u32>,
     params: Option<Vec<Spanned<String>>>,
@@ -72,6 +73,7 @@ struct LaunchTable {
     grid: Option<Spanned<ExtentValue>>,
     block: Option<Spanned<ExtentValue>>,
     cluster: Option<Spanned<ExtentValue>>,
+    cooperative: Option<bool>,
     shared: Option<u32>,
     params: Option<Vec<Spanned<String>>>,
 }
@@ -144,6 +146,8 @@ pub struct LaunchSpec {
     pub block: Option<[u32; 3]>,
     /// Blocks of a cluster in x, y and z; `None` for what the entry requires.
     pub cluster: Option<[u32; 3]>,
+    /// Whether all blocks are resident together, so that they may wait for each other.
+    pub cooperative: Option<bool>,
     /// Dynamic shared memory, bytes.
     pub shared: Option<u32>,
     /// Parameters, in order.
@@ -230,6 +234,7 @@ impl Source<'_> {
             grid: self.extent(table.grid)?,
             block: self.extent(table.block)?,
             cluster: self.extent(table.cluster)?,
+            cooperative: table.cooperative,
             shared: table.shared,
         })
     }
@@ -316,6 +321,7 @@ impl Description {
             grid: file.grid,
             block: file.block,
             cluster: file.cluster,
+            cooperative: file.cooperative,
             shared: file.shared,
             params: file.params,
         };
@@ -328,6 +334,7 @@ impl Description {
                 grid: own.grid.or(top.grid),
                 block: own.block.or(top.block),
                 cluster: own.cluster.or(top.cluster),
+                cooperative: own.cooperative.or(top.cooperative),
                 shared: own.shared.or(top.shared),
                 params: if has_params { own.params } else { top.params.clone() },
             })

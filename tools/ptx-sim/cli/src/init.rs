@@ -14,6 +14,10 @@ use crate::report;
 
 /// Default number of elements of a buffer; the last block is not full.
 const ELEMENTS: u64 = 1000;
+/// Different integers in a buffer: lanes, warps and blocks meet at the same key or counter.
+const KEYS: u64 = 10;
+/// Bytes of a shared array whose size the launch sets.
+const SHARED: u32 = 4096;
 /// Default threads of a block.
 const THREADS: u32 = 128;
 /// Maximum variables listed.
@@ -82,6 +86,7 @@ fn description(module: &Module, entry: &str, command: &str) -> Result<String, St
         let kind = types.as_ref().map(|types| types[index].as_str());
         draft.add(&name, parameter, used, kind);
     }
+    let shared = if module.uses_dynamic_shared() { SHARED } else { 0 };
     let block = module.block_limit(entry).unwrap_or([THREADS, 1, 1]);
     let grid = ELEMENTS.div_ceil(u64::from(block[0].max(1)));
     let mut text =
@@ -91,8 +96,9 @@ fn description(module: &Module, entry: &str, command: &str) -> Result<String, St
     }
     text += &format!("entry = {}\n", quoted(entry));
     text += &format!("grid = {grid}          # blocks: one size, or [x, y, z]\n");
-    text +=
-        &format!("block = {block:?}   # threads of a block\nshared = 0          # bytes of dynamic shared memory\n");
+    text += &format!(
+        "block = {block:?}   # threads of a block\nshared = {shared}          # bytes of dynamic shared memory\n"
+    );
     if let Some(architecture) = module.architecture() {
         text += &format!("arch = {architecture}           # stands for sm_{architecture}\n");
     }
@@ -171,9 +177,9 @@ impl Draft {
     /// Address of a buffer of scalars or vectors.
     fn buffer(&mut self, name: &str, (element, width): (Element, u64), is_read: bool, is_written: bool) -> String {
         let contents = match (is_read, element.is_float()) {
-            (false, _) => "",
-            (true, true) => "=random(1)",
-            (true, false) => "=range",
+            (false, _) => String::new(),
+            (true, true) => "=random(1)".to_owned(),
+            (true, false) => format!("=range({KEYS})"),
         };
         let value = format!("{}[{}]{contents}", element.name, ELEMENTS * width);
         self.buffers += &format!("{} = {}\n", key(name), quoted(&value));

@@ -41,6 +41,9 @@ pub struct Kernel {
     /// Blocks per cluster [default: what the entry requires (.reqnctapercluster), or else no clusters]
     #[arg(long, value_name = "X[,Y,Z]", value_parser = parse_extent)]
     cluster: Option<[u32; 3]>,
+    /// Launch cooperatively: all blocks are on the GPU together, so that they may wait for each other (`grid.sync()`)
+    #[arg(long)]
+    cooperative: bool,
     /// Dynamic shared memory per block [default: 0]
     #[arg(long, value_name = "BYTES")]
     shared: Option<u32>,
@@ -191,6 +194,7 @@ impl Kernel {
             ("--grid", self.grid.is_some()),
             ("--block", self.block.is_some()),
             ("--cluster", self.cluster.is_some()),
+            ("--cooperative", self.cooperative),
             ("--shared", self.shared.is_some()),
             ("--param", !params.is_empty()),
         ];
@@ -201,6 +205,7 @@ impl Kernel {
                 only.grid = self.grid.or(only.grid);
                 only.block = self.block.or(only.block);
                 only.cluster = self.cluster.or(only.cluster);
+                only.cooperative = self.cooperative.then_some(true).or(only.cooperative);
                 only.shared = self.shared.or(only.shared);
                 if !params.is_empty() {
                     only.params = params;

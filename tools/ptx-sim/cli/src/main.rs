@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand};
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     after_help = "\
-Parameters: u32:1024 | f32:0.5 | bytes:00ff | f16[512] | f32[512]=zeros | =range | =random(SEED) | =file(PATH) | =npy(PATH) |
+Parameters: u32:1024 | f32:0.5 | bytes:00ff | f16[512] | f32[512]=zeros | =range | =range(NUMBERS) | =random(SEED) | =file(PATH) | =npy(PATH) |
             &NAME | &NAME+BYTES | null | ptr[&NAME, null] | tensor_map:NAME | struct{f16[512]=zeros; u32:4}.
             A buffer without contents is uninitialised: reading it is a finding.
 Launch description (TOML): [buffers], [variables], [tensor_maps], [[launch]], [expect]; see tools/ptx-sim/docs/your-kernels.md.

@@ -4,7 +4,7 @@
 //! u32:1024                           a number
 //! bytes:00ff12                       bytes, hexadecimal
 //! f16[512]                           the address of a buffer that nothing was written to
-//! f32[512]=random(7)                 … of one that is filled: zeros, range, random(SEED), file(PATH), npy(PATH)
+//! f32[512]=random(7)                 … of one that is filled: zeros, range, range(NUMBERS), random(SEED), file(PATH), npy(PATH)
 //! ptr[&x, &y+512, null]              … of one that holds addresses
 //! &x, &x+512                         the address of something with a name, and of 512 bytes behind it
 //! null                               no address
@@ -74,8 +74,8 @@ pub enum Fill {
     Uninitialised,
     /// Zeros.
     Zeros,
-    /// 0, 1, 2 …
-    Range,
+    /// 0, 1, 2 …, again from 0 after that many numbers.
+    Range(u64),
     /// Numbers from -1 to 1, or arbitrary integers.
     Random {
         /// Equal seeds give equal numbers.
@@ -188,7 +188,7 @@ fn field(text: &str, offset: usize, folder: &Path) -> Result<Field, NotationErro
         None => error(
             text.len() - fill.len(),
             format!(
-                "`{}` is no contents; expected nothing, =zeros, =range, =random(SEED), =file(PATH) or =npy(PATH)",
+                "`{}` is no contents; expected nothing, =zeros, =range, =range(NUMBERS), =random(SEED), =file(PATH) or =npy(PATH)",
                 fill.trim()
             ),
         ),
@@ -234,11 +234,12 @@ fn fill_of(text: &str, folder: &Path) -> Option<Fill> {
     match text {
         "" => Some(Fill::Uninitialised),
         "=zeros" => Some(Fill::Zeros),
-        "=range" => Some(Fill::Range),
-        _ => match (argument("=random"), argument("=file"), argument("=npy")) {
+        "=range" => Some(Fill::Range(u64::MAX)),
+        _ => match (argument("=random"), argument("=file"), argument("=npy"), argument("=range")) {
+            (.., Some(count)) => count.trim().parse().ok().filter(|count| *count > 0).map(Fill::Range),
             (Some(seed), ..) => Some(Fill::Random { seed: seed.trim().parse().ok()? }),
-            (_, Some(path), _) => Some(Fill::File(folder.join(path))),
-            (.., Some(path)) => Some(Fill::Npy(folder.join(path))),
+            (_, Some(path), ..) => Some(Fill::File(folder.join(path))),
+            (_, _, Some(path), _) => Some(Fill::Npy(folder.join(path))),
             _ => None,
         },
     }

@@ -16,6 +16,7 @@ pub struct Ready {
     grid: [u32; 3],
     block: [u32; 3],
     cluster: Option<[u32; 3]>,
+    cooperative: bool,
     shared: u32,
     params: Vec<Vec<u8>>,
 }
@@ -96,7 +97,8 @@ impl<'a> Session<'a> {
                 params: &ready.params.iter().map(Vec::as_slice).collect::<Vec<_>>(),
                 architecture: self.architecture,
             };
-            let options = Options { cluster: ready.cluster, ..options.clone() };
+            let Ready { cluster, cooperative, .. } = *ready;
+            let options = Options { cluster, cooperative, ..options.clone() };
             ptx_sim::run(self.module, &mut self.world.memory, &launch, &options).map_err(|error| {
                 let hint = hint(&error, self.module, &ready.entry);
                 let which =
@@ -115,6 +117,7 @@ fn ready(module: &Module, spec: &LaunchSpec) -> Result<Ready, String> {
         grid: spec.grid.unwrap_or([1; 3]),
         block: block.ok_or("how many threads does a block have? Say --block X[,Y,Z]")?,
         cluster: spec.cluster,
+        cooperative: spec.cooperative.unwrap_or(false),
         shared: spec.shared.unwrap_or(0),
         params: Vec::new(),
         entry,

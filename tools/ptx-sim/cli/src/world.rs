@@ -241,7 +241,10 @@ impl World {
         match &spec.fill {
             Fill::Uninitialised => Ok(()),
             Fill::Zeros => self.memory.set_8(address, 0, spec.bytes()).map_err(|error| error.to_string()),
-            Fill::Range => self.fill_with(address, spec, |index| element.encode_integer(index)),
+            Fill::Range(numbers) => {
+                let numbers = *numbers;
+                self.fill_with(address, spec, |index| element.encode_integer(index % numbers))
+            }
             Fill::Random { seed } => {
                 let mut random = ChaCha8Rng::seed_from_u64(*seed);
                 match element.is_float() {
@@ -351,6 +354,7 @@ mod tests {
             data
         };
         assert_eq!(contents("u16[3]=range"), [0, 0, 1, 0, 2, 0]);
+        assert_eq!(contents("u8[5]=range(2)"), [0, 1, 0, 1, 0]);
         assert_eq!(contents("f32[1]=zeros"), [0; 4]);
         assert_eq!(contents("f32[64]=random(7)"), contents("f32[64]=random(7)"));
         assert_ne!(contents("f32[64]=random(7)"), contents("f32[64]=random(8)"));

@@ -253,6 +253,40 @@ fn an_initial_description_runs_and_finds_what_is_wrong() {
     }
 }
 
+/// Three blocks that meet.
+const MEETING: &str = r#"
+entry = "meet"
+grid = 3
+block = 32
+shared = 128
+cooperative = true
+params = ["&values", "i32[96]"]
+
+[buffers]
+values = "i32[96]=range(10)"
+"#;
+
+#[test]
+fn blocks_meet_in_a_cooperative_launch() {
+    assert_says(&run("meet.ptx", &folder(MEETING, &[]), 0, &[]), &["meet: nothing found"]);
+    let alone = MEETING.replace("cooperative = true\n", "");
+    assert_says(&run("meet.ptx", &folder(&alone, &[]), 1, &[]), &["needs a cooperative launch"]);
+    run("meet.ptx", &folder(&alone, &[]), 0, &["--cooperative"]);
+    let several = format!("{MEETING}\n[[launch]]\n\n[[launch]]\ncooperative = false\n");
+    assert_says(&run("meet.ptx", &folder(&several, &[]), 1, &[]), &["needs a cooperative launch"]);
+    let message = run("meet.ptx", &folder(&MEETING.replace("grid = 3", "grid = 30000"), &[]), 2, &[]);
+    assert_says(&message, &["a cooperative launch of 30000 blocks: at most 3456 of them"]);
+}
+
+#[test]
+fn an_initial_description_has_shared_memory_and_keys_that_repeat() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("meet.toml");
+    output(ptx_sim(&["init", "meet.ptx", "--output"]).arg(&file), 0);
+    let written = fs::read_to_string(&file).expect("it was written");
+    assert_says(&written, &["shared = 4096 ", "\"u32[1000]=range(10)\""]);
+}
+
 #[test]
 fn what_is_no_ptx_is_named() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::architecture;
 use crate::memory::{GlobalMemory, MemoryError};
-use crate::parse::{Entry, ParseError, Syntax};
+use crate::parse::{Entry, ParseError, Space, Syntax};
 use crate::program::{Layout, ModuleVariable};
 use crate::signature::{self, Use};
 use crate::source_location::SourceLocation;
@@ -69,6 +69,12 @@ impl Module {
     /// The use of each parameter of an entry, in order; `None` if there is no such entry.
     pub fn uses(&self, entry: &str) -> Option<Vec<Use>> {
         self.entry(entry).map(signature::uses)
+    }
+
+    /// Whether it declares a shared array whose size the launch sets (`extern __shared__`).
+    pub fn uses_dynamic_shared(&self) -> bool {
+        let mut variables = self.syntax.variables.iter();
+        variables.any(|variable| variable.space == Space::Shared && variable.bytes.is_none())
     }
 
     /// Maximum threads of a block of an entry in each dimension, if it has such a launch bound (`.maxntid`).
