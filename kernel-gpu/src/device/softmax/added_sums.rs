@@ -117,10 +117,16 @@ impl<K: Kernel> AddedSums<K> {
             // SAFETY: warp together.
             shift[r] = unsafe { raised_to_row_max(previous, &scores[0], r, scale_log2) };
             let finite = finite_or_zero(shift[r]);
-            let factor = math::exp2(previous - finite);
-            sum[r] *= factor;
+            // Nothing was added before a first step. Kernels that guess rarely come here in one, and do without the branch.
+            let rescales = const { matches!(Self::FIRST_SHIFT, FirstShift::Guess) } || !first;
+            let factor = if rescales { math::exp2(previous - finite) } else { 1.0 };
+            if rescales {
+                sum[r] *= factor;
+            }
             probabilities_of_row(&mut scores[0], r, scale_log2, finite, |p| sum[r] += p);
-            rescale(r, factor);
+            if rescales {
+                rescale(r, factor);
+            }
         });
         unrolled!(at most 2; for r in ROWS_PER_LANE => { self.minus_shift[r] = -shift[r] });
     }

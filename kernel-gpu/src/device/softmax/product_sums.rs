@@ -53,7 +53,6 @@ impl<K: Kernel> ProductSums<K> {
     } else {
         FirstShift::Zero
     };
-    const BEGINS_UNDER_MAXIMA: bool = matches!(Self::FIRST_SHIFT, FirstShift::RowMax);
     const BEGINS_UNDER_ZERO: bool = matches!(Self::FIRST_SHIFT, FirstShift::Zero);
     /// A pair of the largest p.
     const LARGEST: u32 = pair_of_powers::<K::Element>(K::Element::LARGEST_EXPONENT as i32);
@@ -86,8 +85,8 @@ impl<K: Kernel> ProductSums<K> {
             self.shift[r] = unsafe { raised_to_row_max(previous, &scores[0], r, scale_log2) };
             let shift = finite_or_zero(self.shift[r]);
             probabilities_of_row(&mut scores[0], r, scale_log2, shift, |_| ());
-            // Nothing was added before.
-            if !(Self::BEGINS_UNDER_MAXIMA && first) {
+            // Nothing was added before a first step. Kernels that guess rarely come here in one, and do without the branch.
+            if const { matches!(Self::FIRST_SHIFT, FirstShift::Guess) } || !first {
                 let factor = math::exp2(previous - shift);
                 rescale(r, factor);
                 unrolled!(at most 2; for i in 2 => { self.sums[0][2 * r + i] *= factor });
