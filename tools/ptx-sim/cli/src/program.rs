@@ -46,6 +46,9 @@ pub struct Program {
     /// Threads that execute blocks; 0 for all cores
     #[arg(long, value_name = "N")]
     threads: Option<String>,
+    /// The order of warps and blocks: 0 for that of their indices, others are seeded shuffles [default: 0]
+    #[arg(long, value_name = "N")]
+    schedule: Option<String>,
     /// Instructions per warp after which a loop counts as endless
     #[arg(long, value_name = "N")]
     instruction_limit: Option<String>,
@@ -168,6 +171,7 @@ impl Program {
             ("PTX_SIM_MEMORY", &self.memory),
             ("PTX_SIM_GPUS", &self.gpus),
             ("PTX_SIM_THREADS", &self.threads),
+            ("PTX_SIM_SCHEDULE", &self.schedule),
             ("PTX_SIM_INSTRUCTION_LIMIT", &self.instruction_limit),
         ];
         command.envs(given.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?))));

@@ -93,7 +93,7 @@ impl Default for Config {
 
 impl Config {
     /// The machine that the environment describes: `PTX_SIM_GPUS`, `PTX_SIM_ARCH`, `PTX_SIM_MULTIPROCESSORS`,
-    /// `PTX_SIM_MEMORY` (bytes, or with K, M or G), `PTX_SIM_RACES` and `PTX_SIM_STRICT` (0 or 1), `PTX_SIM_THREADS`, `PTX_SIM_REPORT` (a file),
+    /// `PTX_SIM_MEMORY` (bytes, or with K, M or G), `PTX_SIM_RACES` and `PTX_SIM_STRICT` (0 or 1), `PTX_SIM_SCHEDULE`, `PTX_SIM_THREADS`, `PTX_SIM_REPORT` (a file),
     /// `PTX_SIM_QUIET`, `PTX_SIM_CONTINUE`, `PTX_SIM_LEAKS`, `PTX_SIM_UNINITIALISED_COPIES` (0 or 1), `PTX_SIM_JOURNAL` (a file),
     /// `PTX_SIM_INSTRUCTION_LIMIT`, `PTX_SIM_DRIVER` (a CUDA version), `PTX_SIM_FAIL` (functions and what they return),
     /// `CUDA_VISIBLE_DEVICES`.
@@ -135,6 +135,7 @@ impl Config {
         config.multiprocessors = multiprocessors as u32;
         config.memory_bytes = number("PTX_SIM_MEMORY", config.memory_bytes, 1 << 20, MOST_MEMORY)?;
         config.options.threads = number("PTX_SIM_THREADS", config.options.threads as u64, 0, 1024)? as usize;
+        config.options.schedule = number("PTX_SIM_SCHEDULE", config.options.schedule, 0, u64::MAX)?;
         config.options.races = switch("PTX_SIM_RACES", config.options.races)?;
         config.options.strict = switch("PTX_SIM_STRICT", config.options.strict)?;
         config.continues = switch("PTX_SIM_CONTINUE", config.continues)?;
@@ -236,6 +237,7 @@ mod tests {
             ("PTX_SIM_ARCH", "sm_80"),
             ("PTX_SIM_MEMORY", "64M"),
             ("PTX_SIM_RACES", "0"),
+            ("PTX_SIM_SCHEDULE", "3"),
             ("PTX_SIM_STRICT", "1"),
             ("PTX_SIM_REPORT", "findings.txt"),
             ("PTX_SIM_DRIVER", "12.2"),
@@ -244,6 +246,7 @@ mod tests {
         .unwrap();
         assert_eq!((described.gpus, described.architecture.number, described.memory_bytes), (2, 80, 64 << 20));
         assert!(!described.options.races && described.options.strict);
+        assert_eq!(described.options.schedule, 3);
         assert_eq!(described.messages, Messages::File("findings.txt".into()));
         assert_eq!(described.driver_version, 12_020);
         let failures = [("cuInit".to_owned(), Code(999)), ("cuMemAlloc_v2".to_owned(), Code::OUT_OF_MEMORY)];

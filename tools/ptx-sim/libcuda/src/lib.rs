@@ -27,6 +27,7 @@
 //! | `PTX_SIM_MULTIPROCESSORS` | multiprocessors of each | 4 |
 //! | `PTX_SIM_MEMORY` | memory of each, bytes, or with K, M or G | 16G |
 //! | `PTX_SIM_RACES` | 0: data races are not looked for, which is faster | 1 |
+//! | `PTX_SIM_SCHEDULE` | the order of warps and blocks: 0 for that of their indices, others are seeded shuffles | 0 |
 //! | `PTX_SIM_STRICT` | 1: no liberties with the memory model: an atomic operation or a barrier counts as no missing fence | 0 |
 //! | `PTX_SIM_CONTINUE` | 1: the program goes on after findings that a GPU does not notice, such as races | 0 |
 //! | `PTX_SIM_LEAKS` | 1: allocations that are never freed are told when their context or the program ends | 0 |
