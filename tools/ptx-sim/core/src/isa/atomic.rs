@@ -1,7 +1,7 @@
 //! Atomic operations on memory (PTX ISA, "atom", "red"). The lanes of a warp take effect in lane order.
 
 use super::cache_policy;
-use super::hints::{scope, take_hints};
+use super::memory::{scope, take_hints};
 use crate::context::{Context, Direction, Faults, Place, Traffic};
 use crate::decode::{Decode, Form};
 use crate::lanes::lanes;

@@ -1,7 +1,6 @@
 //! Loads, stores and prefetches (PTX ISA, "ld", "ld.global.nc", "ldu", "st", "prefetch", "applypriority").
 
-use super::hints::take_hints;
-use super::{cache_policy, wide};
+use super::{cache_policy, halves};
 use crate::context::{Context, Direction, Faults, Left, Place, Traffic};
 use crate::decode::{Decode, Form, invalid};
 use crate::lanes::{LANES, lanes};
@@ -30,6 +29,60 @@ pub(crate) enum Operation {
     Discard { space: Option<Space>, address: Address },
     /// `prefetch.tensormap`: also without effect, but the map must exist.
     PrefetchTensorMap { space: Option<Space>, address: Address },
+}
+
+/// Caching modifiers, which do not change the result.
+const HINTS: &[&str] = &[
+    "weak",
+    "cta",
+    "cluster",
+    "gpu",
+    "sys",
+    "nc",
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "cv",
+    "wb",
+    "wt",
+    "L1::evict_normal",
+    "L1::evict_unchanged",
+    "L1::evict_first",
+    "L1::evict_last",
+    "L1::no_allocate",
+    "L2::evict_normal",
+    "L2::evict_first",
+    "L2::evict_last",
+    "L2::64B",
+    "L2::128B",
+    "L2::256B",
+];
+
+/// The scope of a strong access; `.gpu` by default.
+pub(super) fn scope(form: &Form<'_>) -> Strength {
+    match () {
+        () if form.has("cta") => Strength::Block,
+        () if form.has("cluster") => Strength::Cluster,
+        () => Strength::Gpu,
+    }
+}
+
+/// Takes all [`HINTS`] and the modifiers for memory ordering.
+pub(super) fn take_hints(form: &mut Form<'_>) -> Semantics {
+    let (acquires, releases) = (form.flag("acquire"), form.flag("release"));
+    let relaxed = form.flag("relaxed") | form.flag("mmio");
+    let is_volatile = form.flag("volatile");
+    let scope = scope(form);
+    for hint in HINTS {
+        form.flag(hint);
+    }
+    let strength = match acquires || releases || relaxed {
+        true => scope,
+        false if is_volatile => Strength::Volatile,
+        false => Strength::Weak,
+    };
+    Semantics { strength, acquires, releases, ..Semantics::WEAK }
 }
 
 /// Decodes a load, store or prefetch; `None` when the opcode is none.
@@ -69,7 +122,7 @@ fn load(form: &mut Form<'_>) -> Decode<Operation> {
     let (semantics, space, count, kind) = shape(form)?;
     let Some(count) = count else {
         let operand = form.operand()?;
-        let to = wide::destinations(form, operand)?.to_vec();
+        let to = halves::destinations(form, operand)?.to_vec();
         let address = form.address(space)?;
         cache_policy::take(form)?;
         return Ok(Operation::Load { space, address, kind, to, semantics });
@@ -92,7 +145,7 @@ fn store(form: &mut Form<'_>) -> Decode<Operation> {
     let address = form.address(space)?;
     let Some(count) = count else {
         let operand = form.operand()?;
-        let from = wide::sources(form, operand)?.to_vec();
+        let from = halves::sources(form, operand)?.to_vec();
         cache_policy::take(form)?;
         return Ok(Operation::Store { space, address, kind, from, semantics });
     };

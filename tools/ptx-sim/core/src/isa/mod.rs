@@ -20,7 +20,7 @@ mod double;
 mod entry;
 mod float;
 mod geometry;
-mod hints;
+mod halves;
 mod integer;
 mod known;
 mod lanewise;

@@ -1,11 +1,12 @@
 //! 128-bit values, held in two registers: copies and atomic operations (PTX ISA, "mov", "atom").
 
-use super::hints::{scope, take_hints};
+use super::halves::{destinations, sources};
+use super::memory::{scope, take_hints};
 use crate::context::{Context, Direction, Faults, Place, Traffic};
 use crate::decode::{Decode, Form};
 use crate::lanes::lanes;
 use crate::memory::resolve;
-use crate::parse::{Operand, Space, Type};
+use crate::parse::Space;
 use crate::program::{Address, Destination, Slot};
 use crate::race::Semantics;
 
@@ -59,33 +60,6 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
             Ok(Some(Operation::Exchange { space, address, expected, new: value(form)?, to, semantics }))
         }
         _ => Ok(None),
-    }
-}
-
-/// Takes a 128-bit register, or two of 64 bits, to write.
-pub(super) fn destinations(form: &mut Form<'_>, operand: &Operand) -> Decode<[Destination; 2]> {
-    match operand {
-        Operand::Vector(halves) if halves.len() == 2 => {
-            Ok([form.destination_of(&halves[0], Type::B64, false)?, form.destination_of(&halves[1], Type::B64, false)?])
-        }
-        operand => {
-            let low = form.destination_of(operand, Type::B128, false)?;
-            Ok([low, Destination { slot: low.slot + 1, ..low }])
-        }
-    }
-}
-
-/// Takes a 128-bit register, or two of 64 bits, to read.
-pub(super) fn sources(form: &mut Form<'_>, operand: &Operand) -> Decode<[Slot; 2]> {
-    match operand {
-        Operand::Vector(halves) if halves.len() == 2 => {
-            Ok([form.source_of(&halves[0], Type::B64, false)?, form.source_of(&halves[1], Type::B64, false)?])
-        }
-        Operand::Name(_) => {
-            let low = form.source_of(operand, Type::B128, false)?;
-            Ok([low, low + 1])
-        }
-        _ => form.refuse(),
     }
 }
 
