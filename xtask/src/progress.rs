@@ -73,7 +73,7 @@ impl Drop for DownloadMeter {
 /// Runs `command`, which writes a line as `[3/100] what` for each of its steps. Shows their number in place on a terminal, elsewhere twenty
 /// times. Other lines are a compiler's messages, and are passed on.
 pub fn run_counting(command: &mut Command) -> Result<()> {
-    let program = command.get_program().to_string_lossy().into_owned();
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = started.with_context(|| format!("could not start `{}`", command_line(command)))?;
     let lines = BufReader::new(child.stdout.take().context("a child without output")?).lines();

@@ -37,7 +37,7 @@ pub fn build(environment: &Environment, source: &Path, build: &Path) -> Result<P
     capture(cmake.arg(format!("-DPYTHON_EXECUTABLE={}", python.display())))?;
     step.done();
     let step = Step::begin("LLVM 7: building; an interrupted build is continued by the next call");
-    run_counting(Command::new(environment.require_program("ninja")?).arg("-C").arg(build).args(PROGRAMS))?;
+    run_counting(Command::new(environment.require_program("ninja")?).current_dir(build).args(PROGRAMS))?;
     step.done();
     Ok(build.join("bin/llvm-config"))
 }
