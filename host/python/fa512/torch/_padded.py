@@ -169,7 +169,9 @@ def _compute_base(batch: int, rows: int, is_query: bool, device: torch.device) -
 
 @functools.lru_cache(maxsize=64)
 def _kept_base(batch: int, rows: int, is_query: bool, device: torch.device, _stream: int) -> _Base:
-    return _compute_base(batch, rows, is_query, device)
+    # No gradient may keep what was made in inference mode.
+    with torch.inference_mode(False):
+        return _compute_base(batch, rows, is_query, device)
 
 
 def backward(

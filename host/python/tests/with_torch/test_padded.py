@@ -194,6 +194,14 @@ class Gradients(unittest.TestCase):
             self.assertTrue(first.any())
             self.assertTrue(torch.equal(first, second))
 
+    def test_what_is_kept_in_inference_mode_serves_a_gradient(self):
+        for is_query in (False, True):
+            arguments = (4, KEYS, is_query, torch.device("cpu"), 0)
+            with torch.inference_mode():
+                kept = _padded._kept_base(*arguments)
+            self.assertFalse([tensor for tensor in kept if tensor.is_inference()])
+            self.assertIs(_padded._kept_base(*arguments), kept)
+
     def test_what_pytorch_has_no_gradient_of_is_an_error(self):
         tensors = inputs(requires_grad=True)
         for limits in ({"causal": True}, {"window": (3, None)}):

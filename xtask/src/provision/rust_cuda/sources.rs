@@ -22,7 +22,7 @@ const LLVM_ARCHIVE: &str = "llvm-7.1.0.src.tar.xz";
 const LLVM_ADDRESS: &str = "https://github.com/llvm/llvm-project/releases/download/llvmorg-7.1.0/llvm-7.1.0.src.tar.xz";
 /// Of [`LLVM_ARCHIVE`].
 const LLVM_SHA256: &str = "1bcc9b285074ded87b88faaedddb88e6b5d6c331dfcfb57d7f3393dd622b3764";
-/// Of the files in [`LLVM_COMPILED`], as [`contents_hash`] has it.
+/// Of the files in [`LLVM_COMPILED`], as [`contents_hash`] has it. Those of a mirror; not compared with the archive's.
 const LLVM_CONTENTS_SHA256: &str = "d7b96603a138a22e57b190dbf9c64fcc286f8631b49ed130a8cef3697cb7fc19";
 /// Folders of the sources with what is compiled.
 const LLVM_COMPILED: [&str; 2] = ["include", "lib"];
