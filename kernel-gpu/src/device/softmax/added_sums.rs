@@ -72,7 +72,7 @@ impl<K: Kernel> AddedSums<K> {
                     return;
                 }
             }
-            self.under_row_max(scores, scale_log2, step.first, rescale);
+            self.under_row_max(scores, scale_log2, step, rescale);
         }
     }
 
@@ -105,11 +105,11 @@ impl<K: Kernel> AddedSums<K> {
         &mut self,
         scores: &mut Scores<1, N_TILES>,
         scale_log2: f32,
-        first: bool,
+        step: StepKind,
         mut rescale: impl FnMut(usize, f32),
     ) {
         let Statistics { shift: [shift], sum: [sum] } = &mut self.statistics;
-        if first {
+        if step.first {
             *shift = [f32::NEG_INFINITY; ROWS_PER_LANE];
         }
         unrolled!(at most 2; for r in ROWS_PER_LANE => {
@@ -117,8 +117,7 @@ impl<K: Kernel> AddedSums<K> {
             // SAFETY: warp together.
             shift[r] = unsafe { raised_to_row_max(previous, &scores[0], r, scale_log2) };
             let finite = finite_or_zero(shift[r]);
-            // Nothing was added before a first step. Kernels that guess rarely come here in one, and do without the branch.
-            let rescales = const { matches!(Self::FIRST_SHIFT, FirstShift::Guess) } || !first;
+            let rescales = step.rescales(Self::FIRST_SHIFT);
             let factor = if rescales { math::exp2(previous - finite) } else { 1.0 };
             if rescales {
                 sum[r] *= factor;
@@ -165,7 +164,7 @@ impl<K: Kernel> Softmax<K> for AddedSums<K> {
                     return probabilities;
                 }
             }
-            self.under_row_max(scores, scale_log2, step.first, rescale);
+            self.under_row_max(scores, scale_log2, step, rescale);
         }
         probabilities::pack::<K::Element, _, _>(scores)
     }

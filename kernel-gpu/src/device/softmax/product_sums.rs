@@ -76,17 +76,16 @@ impl<K: Kernel> ProductSums<K> {
         &mut self,
         scores: &mut Scores<1, N_TILES>,
         scale_log2: f32,
-        first: bool,
+        step: StepKind,
         mut rescale: impl FnMut(usize, f32),
     ) {
         unrolled!(at most 2; for r in ROWS_PER_LANE => {
-            let previous = if first { f32::NEG_INFINITY } else { self.shift[r] };
+            let previous = if step.first { f32::NEG_INFINITY } else { self.shift[r] };
             // SAFETY: warp together.
             self.shift[r] = unsafe { raised_to_row_max(previous, &scores[0], r, scale_log2) };
             let shift = finite_or_zero(self.shift[r]);
             probabilities_of_row(&mut scores[0], r, scale_log2, shift, |_| ());
-            // Nothing was added before a first step. Kernels that guess rarely come here in one, and do without the branch.
-            if const { matches!(Self::FIRST_SHIFT, FirstShift::Guess) } || !first {
+            if step.rescales(Self::FIRST_SHIFT) {
                 let factor = math::exp2(previous - shift);
                 rescale(r, factor);
                 unrolled!(at most 2; for i in 2 => { self.sums[0][2 * r + i] *= factor });
@@ -127,7 +126,7 @@ impl<K: Kernel> Softmax<K> for ProductSums<K> {
                     return probabilities;
                 }
             }
-            self.under_row_max(scores, scale_log2, step.first, rescale);
+            self.under_row_max(scores, scale_log2, step, rescale);
         }
         probabilities::pack::<K::Element, _, _>(scores)
     }

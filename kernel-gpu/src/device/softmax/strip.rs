@@ -82,6 +82,13 @@ impl StepKind {
             FirstShift::Zero => self.first & self.masked,
         }
     }
+
+    /// Whether what was added before is rescaled under the row maxima. Before a first step nothing was added. Kernels that guess rarely take
+    /// row maxima in a first step, and do without the branch.
+    #[inline(always)]
+    pub fn rescales(self, first_shift: FirstShift) -> bool {
+        matches!(first_shift, FirstShift::Guess) || !self.first
+    }
 }
 
 /// What looks at probabilities while they are computed.
