@@ -7,6 +7,7 @@ use ptx_diagnostics::demangled;
 use ptx_diagnostics::files::is_same_file;
 use ptx_sim::{GlobalMemory, Module, ModuleVariable, Parameter, TENSOR_MAP_BYTES, Use};
 
+use crate::cpp::{element_of_cpp, parameter_types};
 use crate::element::Element;
 use crate::entry::{parameter_name, resolve};
 use crate::input::read_ptx;
@@ -78,7 +79,7 @@ impl Init {
 fn description(module: &Module, entry: &str, command: &str) -> Result<String, String> {
     let parameters: Vec<Parameter<'_>> = module.parameters(entry).into_iter().flatten().collect();
     let uses = module.uses(entry).unwrap_or_default();
-    let types = cpp_types(entry).filter(|types| types.len() == parameters.len());
+    let types = parameter_types(entry).filter(|types| types.len() == parameters.len());
     let mut draft = Draft::default();
     for (index, (parameter, used)) in parameters.iter().zip(&uses).enumerate() {
         let name = parameter_name(entry, parameter.name);
@@ -216,68 +217,6 @@ impl Draft {
     }
 }
 
-/// The types of the parameters of a mangled C++ name.
-fn cpp_types(entry: &str) -> Option<Vec<String>> {
-    let name = demangled(entry);
-    let list = name.strip_suffix(')').filter(|_| name != entry)?;
-    let mut depth = 0_usize;
-    // Read backwards, the list opens at the first parenthesis outside all nested brackets.
-    let open = list.char_indices().rev().find(|(_, letter)| match letter {
-        ')' | '>' => {
-            depth += 1;
-            false
-        }
-        '(' | '<' if depth > 0 => {
-            depth -= 1;
-            false
-        }
-        letter => *letter == '(',
-    });
-    let list = &list[open?.0 + 1..];
-    let mut types = vec![String::new()];
-    for letter in list.chars() {
-        match letter {
-            '(' | '<' => depth += 1,
-            ')' | '>' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        match (letter, depth) {
-            (',', 0) => types.push(String::new()),
-            _ => types.last_mut().expect("there is one from the start").push(letter),
-        }
-    }
-    Some(types.into_iter().map(|kind| kind.trim().to_owned()).filter(|kind| !kind.is_empty()).collect())
-}
-
-/// Scalar type and number of components of a C++ type.
-fn element_of_cpp(kind: &str) -> Option<(Element, u64)> {
-    let (name, width) = match kind.trim().trim_end_matches("const").trim() {
-        "float" => ("f32", 1),
-        "float2" => ("f32", 2),
-        "float4" => ("f32", 4),
-        "double" => ("f64", 1),
-        "double2" => ("f64", 2),
-        "__half" => ("f16", 1),
-        "__half2" => ("f16", 2),
-        "__nv_bfloat16" => ("bf16", 1),
-        "__nv_bfloat162" => ("bf16", 2),
-        "int" => ("i32", 1),
-        "int2" => ("i32", 2),
-        "int4" => ("i32", 4),
-        "unsigned int" => ("u32", 1),
-        "uint2" => ("u32", 2),
-        "uint4" => ("u32", 4),
-        "long" | "long long" => ("i64", 1),
-        "unsigned long" | "unsigned long long" => ("u64", 1),
-        "short" => ("i16", 1),
-        "unsigned short" => ("u16", 1),
-        "char" | "signed char" => ("i8", 1),
-        "bool" | "unsigned char" => ("u8", 1),
-        _ => return None,
-    };
-    Element::named(name).map(|element| (element, width))
-}
-
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
@@ -286,18 +225,4 @@ fn quoted(text: &str) -> String {
 fn key(name: &str) -> String {
     let is_bare = name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter));
     if is_bare { name.to_owned() } else { quoted(name) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn types_of_parameters_come_from_the_mangled_name() {
-        let types = cpp_types("_Z4axpyIfEvT_PKS0_PS0_i").expect("a C++ name");
-        assert_eq!(types, ["float", "float const*", "float*", "int"]);
-        assert_eq!(cpp_types("_Z1fv").expect("no parameters"), [""; 0]);
-        assert_eq!(cpp_types("_Z3runPFviEi").expect("a function pointer"), ["void (*)(int)", "int"]);
-        assert_eq!(cpp_types("add"), None);
-    }
 }

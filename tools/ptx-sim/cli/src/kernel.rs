@@ -119,7 +119,7 @@ fn parse_set(text: &str) -> Result<(String, Parameter), String> {
 }
 
 impl Kernel {
-    /// Requires that no dump overwrites an input or another dump.
+    /// Requires that every dump can be written and overwrites neither an input nor another dump.
     fn check_dumps(&self) -> Result<(), String> {
         for (index, (name, file)) in self.dump.iter().enumerate() {
             let others = self.dump[..index].iter().map(|(other, file)| (other.as_str(), file));
@@ -128,6 +128,7 @@ impl Kernel {
             if let Some((other, _)) = taken.find(|(_, taken)| is_same_file(file, taken)) {
                 return Err(format!("--dump {name}: {} is the file of {other}; give it another name", file.display()));
             }
+            report::check_writable(file)?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The ptx-sim program: runs kernels of a PTX file on the CPU and reports their errors.
 
 mod assembler;
+mod cpp;
 mod description;
 mod element;
 mod entry;
@@ -8,12 +9,15 @@ mod expect;
 mod init;
 mod input;
 mod kernel;
+mod kinds;
 mod notation;
 mod npy;
 mod program;
 mod report;
 mod schedules;
 mod session;
+mod signals;
+mod versioned;
 mod world;
 
 use std::process::ExitCode;
@@ -23,6 +27,7 @@ use clap::{Parser, Subcommand};
 /// Run kernels of a PTX file on the CPU and show what is wrong with them.
 #[derive(Parser)]
 #[command(
+    name = "ptx-sim",
     version,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,

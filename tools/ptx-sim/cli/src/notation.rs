@@ -36,7 +36,7 @@ pub enum Parameter {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field {
     /// A number.
-    Scalar(Vec<u8>),
+    Scalar(Element, Vec<u8>),
     /// Bytes.
     Bytes(Vec<u8>),
     /// The address of a buffer.
@@ -127,7 +127,7 @@ impl Field {
     /// Its size in bytes.
     pub fn bytes(&self) -> usize {
         match self {
-            Field::Scalar(bytes) | Field::Bytes(bytes) => bytes.len(),
+            Field::Scalar(_, bytes) | Field::Bytes(bytes) => bytes.len(),
             Field::Buffer(_) | Field::Address(_) => size_of::<u64>(),
             Field::TensorMap(_) => TENSOR_MAP_BYTES,
         }
@@ -170,7 +170,7 @@ fn field(text: &str, offset: usize, folder: &Path) -> Result<Field, NotationErro
         return error(0, format!("`{name}` is not a type; known are {known}, bytes, ptr, tensor_map and struct"));
     };
     if let Some(number) = rest.strip_prefix(':') {
-        let scalar = element.parse(number.trim()).map(Field::Scalar);
+        let scalar = element.parse(number.trim()).map(|bytes| Field::Scalar(element, bytes));
         return scalar.or_else(|message| error(end + 1, message));
     }
     let Some((count, fill)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) else {

@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::kernel::architecture;
-use crate::{assembler, report};
+use crate::{assembler, report, signals, versioned};
 
 /// Candidate paths of the simulated driver, relative to this program: first where Cargo builds it for tests.
 const DRIVERS: [&str; 4] =
@@ -23,8 +23,10 @@ const RUNTIMES: [&str; 4] =
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 /// File names under which Python packages load nvJitLink, which is in the driver's file.
 const LINKER_NAMES: [&str; 3] = ["libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"];
-/// File names under which programs linked by nvcc with `-cudart shared` load the runtime.
-const RUNTIME_NAMES: [&str; 4] = ["libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"];
+/// File names under which programs linked by nvcc with `-cudart shared` load the runtime, each with a version of that name.
+const RUNTIME_NAMES: [&str; 3] = ["libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"];
+/// The runtime's own name.
+const RUNTIME_NAME: &str = "libcudart.so";
 
 /// Run an unchanged program on simulated GPUs.
 #[derive(Args)]
@@ -104,11 +106,15 @@ impl Program {
     /// If the driver is not found, the program cannot be started, or the report cannot be written.
     pub fn run(&self) -> Result<ExitCode, String> {
         let library = self.library()?;
+        self.report.as_deref().map_or(Ok(()), report::check_writable)?;
         let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
         let names = DRIVER_NAMES.iter().chain(&LINKER_NAMES);
         let mut links: Vec<_> = names.map(|name| (name, library.clone())).collect();
         if let Some(runtime) = beside(&RUNTIMES)? {
-            links.extend(RUNTIME_NAMES.iter().map(|name| (name, runtime.clone())));
+            links.push((&RUNTIME_NAME, runtime));
+            for name in RUNTIME_NAMES {
+                report::write(&folder.path().join(name), &versioned::library(name, RUNTIME_NAME))?;
+            }
         }
         for (name, file) in links {
             symlink(file, folder.path().join(name)).map_err(|error| format!("{name}: {error}"))?;
@@ -117,7 +123,7 @@ impl Program {
         symlink(this_program()?, assembler).map_err(|error| format!("{}: {error}", assembler::NAME))?;
         let journal = folder.path().join("journal");
         let name = Path::new(&self.program[0]).display().to_string();
-        let status = self.command(folder.path(), &journal).status();
+        let status = signals::status(&mut self.command(folder.path(), &journal));
         let status = status.map_err(|error| format!("{name} cannot be started: {error}"))?;
         let journal = Journal::read(&journal)?;
         if let Some(report) = &self.report {

@@ -40,6 +40,11 @@ pub fn write(path: &Path, contents: &[u8]) -> Result<(), String> {
     written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// Refuses a path that [`write()`] cannot write, before anything runs.
+pub fn check_writable(path: &Path) -> Result<(), String> {
+    files::check_writable(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// An entry as text: `scale(values: 8 bytes, count: 4 bytes)`.
 pub fn signature(module: &Module, entry: &str) -> String {
     let parameters = module.parameters(entry).into_iter().flatten();

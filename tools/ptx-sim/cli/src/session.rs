@@ -5,6 +5,7 @@ use ptx_sim::{Launch, LaunchError, Module, Options, Report};
 
 use crate::description::{Description, LaunchSpec};
 use crate::entry::{parameter_name, resolve};
+use crate::kinds;
 use crate::report;
 use crate::world::World;
 
@@ -47,6 +48,7 @@ impl<'a> Session<'a> {
         for (number, spec) in (1..).zip(&description.launches) {
             let in_launch = |error: String| if several { format!("launch {number}: {error}") } else { error };
             let ready = ready(module, spec).map_err(in_launch)?;
+            kinds::check(module, &ready.entry, &spec.params).map_err(in_launch)?;
             let is_repeated = launches.iter().any(|before| before.entry == ready.entry);
             let own = parameter_names(module, &ready.entry, spec.params.len(), is_repeated.then_some(number));
             for ((ptx_name, name), parameter) in own.iter().zip(&spec.params) {

@@ -199,7 +199,7 @@ impl World {
 
     fn bytes_of_field(&mut self, name: &str, field: &Field) -> Result<Vec<u8>, String> {
         match field {
-            Field::Scalar(bytes) | Field::Bytes(bytes) => Ok(bytes.clone()),
+            Field::Scalar(_, bytes) | Field::Bytes(bytes) => Ok(bytes.clone()),
             Field::Address(address) => Ok(self.address(address)?.to_le_bytes().to_vec()),
             Field::TensorMap(map) => {
                 let known = self.tensor_maps.iter().find(|(known, _)| known == map);

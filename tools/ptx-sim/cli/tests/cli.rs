@@ -127,6 +127,36 @@ fn what_is_missing_or_wrong_is_named() {
     assert!(refusal(&[ptx, "--grid=1,2,3,4"]).contains("one to three sizes"));
 }
 
+#[test]
+fn a_number_of_the_other_kind_is_refused() {
+    let axpy = ["steps.ptx", "--entry=axpy<float>", "--block=32", "--param=f32:2", "--param=f32[8]", "--param=f32[8]"];
+    let refused = |last: &str| refusal(&[&axpy[..], &[last]].concat());
+    let message = refused("--param=f32:100");
+    assert!(message.contains("axpy_param_3 takes an integer, and f32 is a floating-point number"), "{message}");
+    let fill = ["steps.ptx", "--entry=fill_rows", "--block=32", "--param=null", "--param=i32:3"];
+    assert!(refusal(&fill).contains("fill_rows_param_1 takes a floating-point number, and i32 is an integer"));
+}
+
+#[test]
+fn it_bears_its_own_name() {
+    let version = text(&output(&mut ptx_sim(&["--version"]), 0).stdout);
+    assert_eq!(version, format!("ptx-sim {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (ran, at) = (folder.path().join("ran"), folder.path().display());
+    for place in [format!("{at}/nowhere/file"), at.to_string(), format!("{at}/ran/file")] {
+        let mut command = ptx_sim(&["run", "--report", &place, "--", "touch"]);
+        let message = text(&output(command.arg(&ran), 2).stderr);
+        assert!(message.contains(&format!("{place}: ")) && !ran.exists(), "{message}");
+        let dump = format!("--dump=unbounded_sum_param_1={place}");
+        let message = refusal(&["moving_sum.ptx", "--launch=moving_sum.toml", &dump]);
+        assert!(message.contains(&format!("{place}: ")), "{message}");
+    }
+}
+
 /// The error message for a launch description with this text.
 fn description_refusal(toml: &str) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -2,8 +2,9 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{output, text};
 use serde_json::Value;
@@ -41,18 +42,32 @@ impl Program {
         Some(Self { folder, file })
     }
 
-    /// Output of `ptx-sim run` for the program with an argument, and the report.
-    #[track_caller]
-    fn run(&self, options: &[&str], argument: &str, exit_code: i32) -> (String, Value) {
-        let report = self.folder.path().join("report.json");
+    /// `ptx-sim run` for the program with an argument.
+    fn command(&self, options: &[&str], argument: &str) -> Command {
+        let report = self.report();
         let mut command = Command::new(env!("CARGO_BIN_EXE_ptx-sim"));
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PTX_SIM_")) {
             command.env_remove(name);
         }
         command.args(["run", "--report"]).arg(&report).args(options).arg("--").arg(&self.file).arg(argument);
-        let output = output(&mut command, exit_code);
-        let report = std::fs::read(&report).expect("a report");
-        (text(&output.stderr), serde_json::from_slice(&report).expect("the report is JSON"))
+        command
+    }
+
+    fn report(&self) -> PathBuf {
+        self.folder.path().join("report.json")
+    }
+
+    /// What the report says.
+    fn reported(&self) -> Value {
+        let report = std::fs::read(self.report()).expect("a report");
+        serde_json::from_slice(&report).expect("the report is JSON")
+    }
+
+    /// Output of `ptx-sim run` for the program with an argument, and the report.
+    #[track_caller]
+    fn run(&self, options: &[&str], argument: &str, exit_code: i32) -> (String, Value) {
+        let output = output(&mut self.command(options, argument), exit_code);
+        (text(&output.stderr), self.reported())
     }
 }
 
@@ -80,6 +95,54 @@ fn a_right_program_runs_as_with_a_gpu() {
         "{errors}"
     );
     assert_eq!((&report["signal"], &report["launches"]), (&6.into(), &Value::Null));
+}
+
+#[test]
+fn a_signal_ends_the_program_and_leaves_a_report() {
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
+    for signal in [libc::SIGTERM, libc::SIGHUP] {
+        let mut running = program.command(&["--threads=1"], "race-and-wait").stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(running.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "waiting\n");
+        // SAFETY: the process is a child that was not waited for.
+        unsafe {
+            libc::kill(running.id() as i32, signal);
+        }
+        assert_eq!(running.wait().unwrap().code(), Some(1), "what was found counts");
+        let report = program.reported();
+        assert_eq!((&report["signal"], &report["problems"][0]["kind"]), (&signal.into(), &"race".into()));
+        std::fs::remove_file(program.report()).unwrap();
+    }
+}
+
+/// The loader says on standard error if a library lacks the version for which a program asks.
+#[test]
+fn programs_that_nvcc_linked_find_the_version_of_the_runtime_for_which_they_ask() {
+    for soname in ["libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13"] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("writing");
+        write("runtime.c", "int cudaGetDeviceCount(int *count) { return *count = -1; }");
+        write("versions", &format!("{soname} {{ *; }};"));
+        write(
+            "program.c",
+            "int cudaGetDeviceCount(int *);\nint main(void) { int n; return cudaGetDeviceCount(&n) || n != 1; }",
+        );
+        let compile = |arguments: &[&str]| Command::new("cc").current_dir(folder.path()).args(arguments).output();
+        let name = format!("-Wl,-soname,{soname}");
+        let Ok(made) =
+            compile(&["-shared", "-fPIC", "runtime.c", &name, "-Wl,--version-script=versions", "-o", "libcudart.so"])
+        else {
+            eprintln!("skipped: there is no C compiler (cc)");
+            return;
+        };
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        let made = compile(&["program.c", "-L.", "-lcudart", "-o", "program"]).expect("cc");
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ptx-sim"));
+        let found = output(command.args(["run", "--"]).arg(folder.path().join("program")), 0);
+        assert_eq!(text(&found.stderr), "ptx-sim: nothing found; 0 launches; exit status: 0\n", "{soname}");
+    }
 }
 
 #[test]
@@ -189,7 +252,10 @@ fn options_describe_the_machine() {
         "{errors}"
     );
     let (errors, _) = program.run(&["--arch", "sm_75"], "", 1);
-    assert!(errors.contains("is compiled for sm_80 and does not run on sm_75"), "{errors}");
+    assert!(
+        errors.contains("is compiled for sm_80 and does not run on sm_75; say --arch 80 (PTX_SIM_ARCH=80)"),
+        "{errors}"
+    );
     let (errors, _) = program.run(&["--gpus", "0"], "", 1);
     assert!(errors.contains("returns CUDA_ERROR_NO_DEVICE"), "{errors}");
     let (errors, _) = program.run(&["--arch", "42"], "", 1);

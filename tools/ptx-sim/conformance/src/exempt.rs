@@ -10,6 +10,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("memory", "L2::evict_first", "on ld and st only with .v8.b32 and .v4.b64, which need sm_100"),
     ("memory", "L2::evict_normal", "on ld and st only with .v8.b32 and .v4.b64, which need sm_100"),
     ("memory", "L2::evict_last", "on ld and st only with .v8.b32 and .v4.b64, which need sm_100"),
+    ("warp", "abs", "of redux.sync on .f32, which needs sm_100"),
+    ("warp", "NaN", "of redux.sync on .f32, which needs sm_100"),
     ("bulk_copy", "overwritten", "a word of a message"),
     ("bulk_reduce", "overwritten", "a word of a message"),
     ("wgmma", "read", "a word of a message"),
@@ -57,6 +59,11 @@ pub fn waits(case: &str) -> Option<&'static str> {
 /// Every exempt case.
 pub fn waiting() -> impl Iterator<Item = String> {
     WAITING.iter().flat_map(|pattern| ptx_sim::expand_forms(pattern))
+}
+
+/// Whether a form runs on sm_100 only, so that no GPU here can record it.
+pub fn needs_sm_100(form: &str) -> bool {
+    form.ends_with(".f32x2")
 }
 
 /// Why a decoder word has no recorded instruction, if it is exempt.

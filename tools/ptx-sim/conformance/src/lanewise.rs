@@ -12,9 +12,9 @@ const EXACT_THREADS: usize = 64;
 /// Threads of a form whose result is an approximation.
 const APPROXIMATE_THREADS: usize = 256;
 /// The types that modifiers of an instruction can be.
-pub const TYPES: [&str; 20] = [
+pub const TYPES: [&str; 21] = [
     "pred", "b8", "b16", "b32", "b64", "b128", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "f16x2",
-    "f32", "f64", "bf16", "bf16x2",
+    "f32", "f32x2", "f64", "bf16", "bf16x2",
 ];
 
 /// A row of a table: forms that take the same operands.

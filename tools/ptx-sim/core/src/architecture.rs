@@ -57,6 +57,11 @@ pub(crate) fn first_that_runs(target: &str) -> Option<u32> {
     known().find(|architecture| runs(*architecture, target))
 }
 
+/// What to do about code for another architecture, for a message.
+pub(crate) fn instead(target: &str) -> String {
+    first_that_runs(target).map_or_else(String::new, |known| format!("; say --arch {known}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

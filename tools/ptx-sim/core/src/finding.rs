@@ -129,7 +129,7 @@ pub struct CallSite {
 
 impl fmt::Display for CallSite {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "`{}` is called in line {}", self.function, self.ptx_line)?;
+        write!(formatter, "`{}` is called in line {} of the PTX", self.function, self.ptx_line)?;
         self.source.as_ref().map_or(Ok(()), |source| write!(formatter, ", from {source}"))
     }
 }
@@ -254,6 +254,11 @@ impl Findings {
             self.list[index].occurrences = 0;
         }
         self.list[index].occurrences += occurrences;
+    }
+
+    /// Whether there is one of `class` at `ptx_line`.
+    pub fn has(&self, class: FindingClass, ptx_line: u32) -> bool {
+        self.index.contains_key(&(class, ptx_line))
     }
 
     /// Adds the findings of a later block.

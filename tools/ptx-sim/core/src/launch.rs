@@ -207,7 +207,10 @@ pub enum LaunchError {
         known: Vec<u32>,
     },
     /// The module was compiled for a newer architecture, or for another specific one.
-    #[error("{file} is compiled for {target} and does not run on sm_{architecture}")]
+    #[error(
+        "{file} is compiled for {target} and does not run on sm_{architecture}{}",
+        crate::architecture::instead(target)
+    )]
     Target {
         /// The PTX file.
         file: String,

@@ -252,6 +252,7 @@ mod cluster_addresses;
 mod context;
 mod counters;
 mod decode;
+mod doubt;
 mod exec;
 mod finding;
 mod fused_sum;

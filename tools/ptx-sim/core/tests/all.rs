@@ -41,6 +41,7 @@ mod surfaces;
 mod tensor_maps;
 mod textures;
 mod undefined;
+mod unused_reads;
 mod volatile;
 mod wgmma;
 mod wgmma_types;

@@ -39,6 +39,36 @@ fn votes_matches_and_reductions() {
 }
 
 #[test]
+fn reductions_of_singles() {
+    let of = |form: &str, values: [f32; 2]| {
+        let [odd, even] = values.map(f32::to_bits);
+        let body = format!(
+            "and.b32 %r1, %lane, 1; setp.eq.u32 %p0, %r1, 1; selp.b32 %r2, {odd}, {even}, %p0;\n\
+             redux.sync.{form}.f32 %r0, %r2, -1;"
+        );
+        let found = lanes(&body);
+        assert_eq!(found, [found[0]; 32], "{form}");
+        found[0]
+    };
+    const NAN: u32 = 0x7fff_ffff;
+    for (form, values, expected) in [
+        ("min", [1.5, -2.5], (-2.5_f32).to_bits()),
+        ("max", [1.5, -2.5], 1.5_f32.to_bits()),
+        ("max.abs", [1.5, -2.5], 2.5_f32.to_bits()),
+        ("min.abs", [1.5, -2.5], 1.5_f32.to_bits()),
+        ("min", [0.0, -0.0], (-0.0_f32).to_bits()),
+        ("max", [0.0, -0.0], 0),
+        ("min", [f32::NAN, 3.0], 3.0_f32.to_bits()),
+        ("max", [f32::NAN, -f32::NAN], NAN),
+        ("max.NaN", [f32::NAN, 3.0], NAN),
+        ("min.abs.NaN", [3.0, f32::NAN], NAN),
+        ("max.abs", [f32::NEG_INFINITY, 1.0], f32::INFINITY.to_bits()),
+    ] {
+        assert_eq!(of(form, values), expected, "{form} of {values:?}");
+    }
+}
+
+#[test]
 fn lanes_that_diverge_meet_again() {
     let body = "mov.u32 %r0, 0; and.b32 %r1, %lane, 3;\nloop: setp.eq.u32 %p0, %r1, 0; @%p0 bra out;\n\
         add.u32 %r0, %r0, 10; sub.u32 %r1, %r1, 1; bra loop;\nout: activemask.b32 %r2; popc.b32 %r2, %r2; add.u32 %r0, %r0, %r2;";

@@ -73,7 +73,7 @@ fn a_barrier_some_lanes_skip() {
     let findings = Kernel::new(body).with_threads(64).run().report.findings;
     let finding = &findings[0];
     assert_eq!((finding.class, finding.at.warp, finding.at.ptx_line), (FindingClass::BarrierDivergence, 1, 16));
-    assert!(finding.message.contains("lanes 16-31 took another path (line 17)"), "{finding}");
+    assert!(finding.message.contains("lanes 16-31 took another path, to line 17 of the PTX"), "{finding}");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn lanes_that_give_contradicting_masks() {
     let finding = Kernel::new(body).run_faulty(FindingClass::CollectiveLanesMissing);
     let lanes: Vec<u32> = finding.lanes.iter().map(|lane| lane.lane).collect();
     assert_eq!(lanes, [1], "{finding}");
-    assert!(finding.message.contains("lane 0 only: lane 1 took another path (line 18)"), "{finding}");
+    assert!(finding.message.contains("lane 0 only: lane 1 took another path, to line 18 of the PTX"), "{finding}");
     // Neither of the two can go on.
     let finding = Kernel::new(&body.replace("%lanemask_eq", "-1")).run_faulty(FindingClass::CollectiveLanesMissing);
     assert!(finding.message.contains("lane 0 only: another mask given by lane 1"), "{finding}");

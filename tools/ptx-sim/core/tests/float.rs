@@ -1,6 +1,6 @@
 //! Floating-point arithmetic and conversions: exact results, flushing, rounding, NaN.
 
-use crate::common::{check, check_f32};
+use crate::common::{check, check_f32, evaluate};
 
 const NAN: f32 = f32::NAN;
 const INF: f32 = f32::INFINITY;
@@ -30,6 +30,29 @@ fn single_precision_is_ieee() {
     check_f32(1, "rcp.rn.f32 d, a;", &[&[3.0, 1.0 / 3.0]]);
     check_f32(1, "sqrt.rn.f32 d, a;", &[&[2.0, std::f32::consts::SQRT_2], &[16.0, 4.0]]);
     check("b32", &["b32", "b32"], "sub.f32 d, a, b;", &[&[bits(INF), bits(INF), CANONICAL_NAN]]);
+}
+
+#[test]
+fn two_packed_singles_are_computed_each_as_one() {
+    let values = [1.0 + ULP, -3.5, TINY, INF, NAN, 1e30, 0.1];
+    let packed = |low: f32, high: f32| bits(low) | bits(high) << 32;
+    for rounding in ["rn", "rz", "rm", "rp"] {
+        for flush in ["", ".ftz"] {
+            for (opcode, operands) in [("add", "a, b"), ("sub", "a, b"), ("mul", "a, b"), ("fma", "a, b, c")] {
+                let form = format!("{opcode}.{rounding}{flush}");
+                let cases: Vec<Vec<u64>> =
+                    values.iter().map(|value| vec![bits(*value), bits(1.5), bits(0.3)]).collect();
+                let single = evaluate("b32", &["b32"; 3], &format!("{form}.f32 d, {operands};"), &cases);
+                let cases: Vec<Vec<u64>> = (0..values.len() - 1)
+                    .map(|index| vec![packed(values[index], values[index + 1]), packed(1.5, 1.5), packed(0.3, 0.3)])
+                    .collect();
+                let both = evaluate("b64", &["b64"; 3], &format!("{form}.f32x2 d, {operands};"), &cases);
+                for (index, result) in both.into_iter().enumerate() {
+                    assert_eq!(result, single[index] | single[index + 1] << 32, "{form} of {:?}", values[index]);
+                }
+            }
+        }
+    }
 }
 
 #[test]

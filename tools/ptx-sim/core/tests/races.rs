@@ -33,14 +33,14 @@ fn race_unless(body: &str, from: &str, to: &str) -> Finding {
 
 #[test]
 fn a_missing_barrier_between_write_and_read_of_two_warps() {
-    let body = "st.shared.u32 [%r1], %lane;\nbar.warp.sync -1;\nld.shared.u32 %r5, [%r2];";
-    let finding = race_unless(body, "bar.warp.sync -1", "bar.sync 0");
+    let body = format!("st.shared.u32 [%r1], %lane;\nbar.warp.sync -1;\nld.shared.u32 %r5, [%r2];\n{USE}");
+    let finding = race_unless(&body, "bar.warp.sync -1", "bar.sync 0");
     // Warp 0 is executed first: it has read when warp 1 writes.
     assert_eq!((finding.at.warp, finding.at.ptx_line), (1, 19), "{finding}");
     let other = finding.other.as_ref().expect("a race has two sides");
     assert_eq!((other.writes, other.at.warp, other.at.lane, other.at.ptx_line), (false, 0, Some(0), 21), "{finding}");
     assert!(finding.message.contains("4-byte write to shared memory, offset 128 of `tile`"), "{finding}");
-    assert!(finding.message.contains("read in line 21 by warp 0, lane 0"), "{finding}");
+    assert!(finding.message.contains("read in line 21 of the PTX by warp 0, lane 0"), "{finding}");
     assert!(finding.message.contains("both warps have to pass a barrier"), "{finding}");
     assert!(finding.to_string().contains("races with line 21: ld.shared.u32"), "{finding}");
 }
@@ -124,8 +124,10 @@ fn a_source_overwritten_while_it_is_being_copied() {
 
 #[test]
 fn named_barriers_order_those_that_take_part() {
-    let body = "setp.lt.u32 %p0, %lane, 32; st.shared.u32 [%r1], %lane;\n\
-        @%p0 bra first; bar.sync 1, 64; bra out;\nfirst: bar.sync 1, 64;\nout: ld.shared.u32 %r5, [%r2];";
+    let body = format!(
+        "setp.lt.u32 %p0, %lane, 32; st.shared.u32 [%r1], %lane;\n\
+         @%p0 bra first; bar.sync 1, 64; bra out;\nfirst: bar.sync 1, 64;\nout: ld.shared.u32 %r5, [%r2]; {USE}"
+    );
     race_unless(&body.replace("bar.sync 1, 64", "bar.sync 1, 32"), "bar.sync 1, 32", "bar.sync 1, 64");
 }
 
@@ -149,10 +151,12 @@ fn arriving_releases_and_only_waiting_acquires() {
 
 #[test]
 fn barriers_with_reductions_order_too() {
-    let body = "st.shared.u32 [%r1], %lane; setp.lt.u32 %p0, %lane, 7;\n\
-        bar.red.popc.u32 %r6, 0, %p0; ld.shared.u32 %r5, [%r2];";
+    let body = format!(
+        "st.shared.u32 [%r1], %lane; setp.lt.u32 %p0, %lane, 7;\n\
+         bar.red.popc.u32 %r6, 0, %p0; ld.shared.u32 %r5, [%r2]; {USE}"
+    );
     race_unless(
-        body.replace("bar.red.popc.u32 %r6, 0, %p0;", "/* here */").as_str(),
+        &body.replace("bar.red.popc.u32 %r6, 0, %p0;", "/* here */"),
         "/* here */",
         "bar.red.popc.u32 %r6, 0, %p0;",
     );
@@ -163,7 +167,7 @@ fn atomic_operations_do_not_race_with_each_other() {
     let zero = "setp.eq.u32 %p0, %lane, 0; @%p0 st.shared.u32 [tile], 0; bar.sync 0;";
     kernel(&format!("{zero} red.shared.add.u32 [tile], 1; bar.sync 0; ld.shared.u32 %r5, [tile];")).run_clean();
     race_unless(
-        &format!("{zero} red.shared.add.u32 [tile], 1; ld.shared.u32 %r5, [tile];"),
+        &format!("{zero} red.shared.add.u32 [tile], 1; ld.shared.u32 %r5, [tile]; {USE}"),
         "; ld.shared",
         "; ld.volatile.shared",
     );
@@ -183,9 +187,11 @@ fn a_compare_and_swap_loop_that_begins_with_a_plain_read() {
     );
     kernel(&body.replace("ld.shared", "ld.volatile.shared")).run_clean();
     // The warp that comes second is the one that reads.
-    let reversed = "setp.eq.u32 %p0, %lane, 0; @%p0 st.shared.u32 [tile], 0; bar.sync 0; setp.lt.u32 %p1, %lane, 32;\n\
-        @%p1 atom.shared.cas.b32 %r5, [tile], 0, 1;\n@!%p1 ld.shared.u32 %r5, [tile];";
-    let message = races(reversed).remove(0).message;
+    let reversed = format!(
+        "setp.eq.u32 %p0, %lane, 0; @%p0 st.shared.u32 [tile], 0; bar.sync 0; setp.lt.u32 %p1, %lane, 32;\n\
+         @%p1 atom.shared.cas.b32 %r5, [tile], 0, 1;\n@!%p1 ld.shared.u32 %r5, [tile];\n{USE}"
+    );
+    let message = races(&reversed).remove(0).message;
     assert!(message.contains("no part of a compare-and-swap loop"), "{message}");
     // Other atomic operations, and plain writes, are ordinary races.
     let sum = reversed.replace("cas.b32 %r5, [tile], 0, 1", "add.u32 %r5, [tile], 1");
@@ -283,10 +289,12 @@ fn a_barrier_acquires_behind_a_fence_of_either_scope_unless_strict() {
 
 #[test]
 fn threads_of_a_block_race_in_global_memory_too() {
-    let body = "mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %input; xor.b32 %r4, %lane, 32;\n\
-        mul.wide.u32 %rd1, %r4, 4; add.u64 %rd1, %rd1, %input;\n\
-        st.global.u32 [%rd0], %lane; /* here */ ld.global.u32 %r5, [%rd1];";
-    let finding = race_unless(body, "/* here */", "bar.sync 0;");
+    let body = format!(
+        "mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %input; xor.b32 %r4, %lane, 32;\n\
+         mul.wide.u32 %rd1, %r4, 4; add.u64 %rd1, %rd1, %input;\n\
+         st.global.u32 [%rd0], %lane; /* here */ ld.global.u32 %r5, [%rd1]; {USE}"
+    );
+    let finding = race_unless(&body, "/* here */", "bar.sync 0;");
     assert!(finding.message.contains("of buffer `input`"), "{finding}");
 }
 
@@ -391,12 +399,12 @@ fn what_lanes_of_a_warp_write_to_one_place_is_a_race_for_who_reads_it() {
         let finding = written_by_all_lanes(body).run_faulty(FindingClass::Race);
         assert!(finding.at.instruction.contains("st.shared.u32 [tile]"), "{body}: {finding}");
         assert!(finding.message.contains("a 4-byte write to shared memory, offset 0 of `tile`"), "{body}: {finding}");
-        assert!(finding.message.contains("races with the write in line 16"), "{body}: {finding}");
+        assert!(finding.message.contains("races with the write in line 16 of the PTX"), "{body}: {finding}");
     }
 }
 
 #[test]
 fn warps_that_write_to_one_place_race_whoever_reads_it() {
     let finding = written_by_all_lanes("").with_threads(64).run_faulty(FindingClass::Race);
-    assert!(finding.message.contains("races with the write in line 16 by warp 0"), "{finding}");
+    assert!(finding.message.contains("races with the write in line 16 of the PTX by warp 0"), "{finding}");
 }

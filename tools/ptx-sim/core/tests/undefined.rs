@@ -128,7 +128,10 @@ fn what_makes_a_value_matter() {
     ] {
         let finding = tail(body).run_faulty(FindingClass::Uninitialised);
         assert_eq!(finding.lanes.iter().map(|lane| lane.lane).collect::<Vec<u32>>(), [30, 31], "{body}: {finding}");
-        assert!(finding.message.contains("in line 18, of shared memory that was never written"), "{finding}");
+        assert!(
+            finding.message.contains("in line 18 of the PTX, of shared memory that was never written"),
+            "{finding}"
+        );
         assert!(finding.message.contains("offset 120 of `tile`"), "{finding}");
     }
 }

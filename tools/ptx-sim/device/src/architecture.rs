@@ -61,6 +61,16 @@ impl Architecture {
         })
     }
 
+    /// The first one that runs code for `target`.
+    pub fn first_that_runs(target: &str) -> Option<Self> {
+        ALL.into_iter().find(|known| known.runs(target))
+    }
+
+    /// How a program is run on it, for a message.
+    pub fn option(&self) -> String {
+        format!("say --arch {0} (PTX_SIM_ARCH={0})", self.number)
+    }
+
     /// Major and minor number of the compute capability.
     pub fn compute_capability(&self) -> (u32, u32) {
         (self.number / 10, self.number % 10)

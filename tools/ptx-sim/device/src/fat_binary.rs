@@ -58,7 +58,7 @@ pub fn ptx(data: &[u8], architecture: &Architecture) -> Result<String> {
             }
             target => {
                 others.push(format!("PTX for {}", target.unwrap_or("nothing")));
-                newer = newer.or_else(|| target.and_then(first_that_runs));
+                newer = newer.or_else(|| target.and_then(Architecture::first_that_runs));
             }
         }
     }
@@ -68,16 +68,10 @@ pub fn ptx(data: &[u8], architecture: &Architecture) -> Result<String> {
         let text = format!(
             "the fat binary has no PTX that runs on sm_{number}, but {others}; {}compile with -arch=compute_{number}, so that \
              PTX is in it; device code that is linked (-rdc=true, for dynamic parallelism) keeps none",
-            newer.map_or(String::new(), |newer| format!("say --arch {newer} (PTX_SIM_ARCH={newer}), or "))
+            newer.map_or(String::new(), |newer| format!("{}, or ", newer.option()))
         );
         Error::new(Code::NO_BINARY_FOR_GPU, text).of(Problem::NotSimulated)
     })
-}
-
-/// The first simulated architecture that runs code for a target.
-fn first_that_runs(target: &str) -> Option<u32> {
-    let number = ptx_sim::parse_architecture(target)?;
-    Architecture::find(number).is_ok_and(|architecture| architecture.runs(target)).then_some(number)
 }
 
 /// One entry: the code for one architecture.

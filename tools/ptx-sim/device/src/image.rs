@@ -137,8 +137,10 @@ impl Image {
         if architecture.runs(target) {
             return Ok(());
         }
-        let text =
-            format!("{} is compiled for {target} and does not run on sm_{}", self.module.file(), architecture.number);
+        let instead = Architecture::first_that_runs(target);
+        let instead = instead.map_or_else(String::new, |known| format!("; {}", known.option()));
+        let (file, number) = (self.module.file(), architecture.number);
+        let text = format!("{file} is compiled for {target} and does not run on sm_{number}{instead}");
         Err(Error::new(Code::NO_BINARY_FOR_GPU, text))
     }
 

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use ptx_diagnostics::{Renderer, Sources};
 use ptx_sim::{Finding, FindingClass};
@@ -17,6 +17,9 @@ use crate::sync::lock;
 
 /// Maximum findings shown per launch; later ones mostly follow from the first.
 const FINDINGS_SHOWN: usize = 8;
+/// Said once where lines of the PTX are all that is known.
+const LINE_INFORMATION: &str = "ptx-sim: these lines are of the PTX that the program loads; with -lineinfo (nvcc), lineinfo=True (numba) or \
+                                line tables the lines of your source are shown\n";
 /// Maximum entries of a journal.
 const MOST_RECORDED: usize = 10_000;
 
@@ -27,13 +30,21 @@ pub(crate) struct Reporter {
     renderer: Mutex<Option<Renderer>>,
     /// Reported findings if each is reported once: class, PTX file and line.
     told: Mutex<HashSet<(FindingClass, String, u32)>>,
+    /// Whether it was said how lines of the source are shown.
+    has_named_lines: AtomicBool,
     recorded: AtomicUsize,
 }
 
 impl Reporter {
     pub fn new(target: Messages, journal: Option<PathBuf>) -> Self {
-        let reporter =
-            Self { target, journal, renderer: Mutex::new(None), told: Mutex::default(), recorded: AtomicUsize::new(0) };
+        let reporter = Self {
+            target,
+            journal,
+            renderer: Mutex::new(None),
+            told: Mutex::default(),
+            has_named_lines: AtomicBool::new(false),
+            recorded: AtomicUsize::new(0),
+        };
         reporter.record(std::iter::once(json!({ "kind": "start" })));
         reporter
     }
@@ -71,6 +82,9 @@ impl Reporter {
         }
         if let more @ 1.. = findings.len().saturating_sub(FINDINGS_SHOWN) {
             text += &format!("ptx-sim: {more} more findings, which may follow from these\n");
+        }
+        if findings.iter().any(|finding| finding.at.source.is_none()) && !self.has_named_lines.swap(true, Relaxed) {
+            text += LINE_INFORMATION;
         }
         text += &format!("ptx-sim: {consequence}\n");
         self.write(&text);

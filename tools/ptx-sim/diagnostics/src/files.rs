@@ -71,6 +71,18 @@ pub fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
+/// Whether [`write_atomically`] can write the file at `path`, as far as that shows before.
+///
+/// # Errors
+/// Those of the system.
+pub fn check_writable(path: &Path) -> std::io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(metadata) if !metadata.is_file() => Ok(()),
+        _ => tempfile::tempfile_in(folder_of(&place(path)?)).map(drop),
+    }
+}
+
 /// Writes a file atomically: `fill` writes a temporary file in the same folder, which replaces `path` when complete. The temporary
 /// name begins with `prefix` and ends with `.part`. A symbolic link is kept and its target replaced.
 ///

@@ -5,7 +5,7 @@
 //! from the PTX of its fat binary. Everything else is one or two driver calls. Every function of the CUDA 13 runtime is exported;
 //! those not implemented return `cudaErrorNotSupported`, among them mipmaps and updates of graphs.
 //!
-//! `ptx-sim run` makes programs load the library. The loader reports that it has no version information, which is harmless.
+//! `ptx-sim run` makes programs load the library, by a file that bears the symbol version for which they ask.
 
 mod arrays;
 mod context;

@@ -36,7 +36,7 @@ int main(int count, char **arguments)
     OK(cuDevicePrimaryCtxRetain(&context, 0));
     OK(cuCtxSetCurrent(context));
     OK(cuMemAlloc_v2(&memory, sizeof values));
-    OK(cuModuleLoadData(&module, is(mistake, "race") ? RACE : PTX));
+    OK(cuModuleLoadData(&module, strncmp(mistake, "race", 4) ? PTX : RACE));
     OK(cuModuleGetFunction(&square, module, "square"));
     if (is(mistake, "partly"))
         OK(cuMemcpyHtoD_v2(memory, values, 12));
@@ -58,10 +58,16 @@ int main(int count, char **arguments)
         OK(launch(square, NULL, (CUdeviceptr)values, 16));
         return cuCtxSynchronize() != 0;
     }
-    if (is(mistake, "race")) {
+    if (!strncmp(mistake, "race", 4)) {
         OK(launch(square, NULL, memory, 16));
         OK(launch(square, NULL, memory, 16));
         OK(cuCtxSynchronize());
+    }
+    if (is(mistake, "race-and-wait")) {
+        puts("waiting");
+        fflush(stdout);
+        for (;;)
+            OK(cuCtxSynchronize());
     }
     if (is(mistake, "runtime-beside")) {
         HOLDS(cuGetExportTable(&table, identifier));

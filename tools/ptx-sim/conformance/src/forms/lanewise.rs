@@ -4,6 +4,7 @@
 //! Bounds of approximations are those that the PTX ISA states for the instruction; where it states none, the row says so.
 
 use crate::case::Case;
+use crate::exempt;
 use crate::lanewise::{Row, exact, sequence};
 use crate::rule::{Bound, Format, Rule};
 
@@ -116,7 +117,7 @@ fn class(form: &str) -> &'static str {
 }
 
 fn cases(wanted: &str) -> Vec<Case> {
-    let forms = ptx_sim::lanewise_forms().filter(|form| class(form) == wanted);
+    let forms = ptx_sim::lanewise_forms().filter(|form| class(form) == wanted && !exempt::needs_sm_100(form));
     // Of NaN only what computes with it; the rest takes it as bits or as a side of a comparison.
     let special = |form: &str| row(form).special_case(form).filter(|_| wanted == "float" || form.contains(".tf32."));
     forms.flat_map(|form| [Some(row(&form).case(&form)), special(&form)]).flatten().collect()

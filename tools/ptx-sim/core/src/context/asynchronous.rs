@@ -88,17 +88,17 @@ impl Context<'_> {
         what: impl Fn() -> String,
     ) {
         if let Some(read) = self.cluster.bulk_reads.overlapping(address, bytes) {
-            let line = self.machine.program.instructions[read.pc as usize].line;
+            let line = self.machine.line(&self.machine.program.instructions[read.pc as usize]);
             let cause = || {
                 format!(
                     "{} changes what the {} has not waited for",
                     what(),
                     match read.reader {
                         Agent { warp, engine: Engine::Matrix, .. } =>
-                            format!("wgmma in line {line} reads, which {}", self.name_of(self.warp.index, warp)),
+                            format!("wgmma in {line} reads, which {}", self.name_of(self.warp.index, warp)),
                         Agent { warp, lane, .. } => {
                             let reader = self.name_of(self.warp.index, warp);
-                            format!("bulk copy in line {line} reads, which {reader} lane {lane}")
+                            format!("bulk copy in {line} reads, which {reader} lane {lane}")
                         }
                     }
                 )

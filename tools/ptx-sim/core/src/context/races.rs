@@ -6,12 +6,13 @@ use super::faults::Faults;
 use super::place::Place;
 use super::view::Context;
 use crate::cluster_addresses::own_shared;
+use crate::doubt::Doubt;
 use crate::finding::{FindingClass, LaneAddress, OtherAccess};
 use crate::machine::{self, MBARRIER_BYTES};
 use crate::memory::SYSTEM_SHARED_BYTES;
 use crate::parse::Space;
 use crate::program::Instruction;
-use crate::race::{Access, Agent, Conflict, Engine, Kind, Semantics, Shard, Strength};
+use crate::race::{Access, Agent, Conflict, EarlierRead, Engine, Kind, Races, Semantics, Shard, Strength};
 use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
 /// The effect of an access.
@@ -50,12 +51,42 @@ impl<'a> Context<'a> {
                 self.doubt_written(place, data.len(), conflict);
                 return;
             }
-            let Place { lane, space, address, .. } = place;
-            let agent = Agent::new(self.warp.index, lane, self.engine(space));
-            faults.add_pair(conflict.kind.into(), lane, address, || {
-                self.describe_race(self.pc, agent, space, address, data.len(), effect, conflict)
-            });
+            let reads = self.earlier_reads(place.space);
+            if conflict.writes || reads.is_empty() {
+                self.add_race(faults, place, data.len(), effect, conflict);
+            } else {
+                let Place { lane, space, address, .. } = place;
+                let (bytes, is_atomic) = (data.len(), effect == Effect::Update);
+                self.cluster.doubts.push(Doubt { lane, space, address, bytes, is_atomic, conflict, reads });
+            }
         }
+    }
+
+    /// The reads by threads that a thread's write has just raced with; none if something else reads, too.
+    fn earlier_reads(&self, space: Space) -> Vec<EarlierRead> {
+        let reads = self.cluster.races.as_ref().map_or(&[][..], Races::reads);
+        let are_by_threads = reads.iter().all(|read| read.engine == Engine::Thread);
+        if are_by_threads && self.engine(space) == Engine::Thread { reads.to_vec() } else { Vec::new() }
+    }
+
+    /// Reports writes of the instruction that race with reads on whose values something depends.
+    pub fn report_doubts(&mut self, doubts: &[Doubt]) {
+        let mut faults = Faults::default();
+        for Doubt { lane, space, address, bytes, is_atomic, conflict, .. } in doubts {
+            let effect = if *is_atomic { Effect::Update } else { Effect::Write };
+            let place = Place::new(*lane, Some(*space), *address, 1);
+            self.add_race(&mut faults, place, *bytes, effect, *conflict);
+        }
+        self.report_faults(faults);
+    }
+
+    /// Adds a fault for an access that races with an earlier one.
+    fn add_race(&self, faults: &mut Faults, place: Place, bytes: usize, effect: Effect, conflict: Conflict) {
+        let Place { lane, space, address, .. } = place;
+        let agent = Agent::new(self.warp.index, lane, self.engine(space));
+        faults.add_pair(conflict.kind.into(), lane, address, || {
+            self.describe_race(self.pc, agent, space, address, bytes, effect, conflict)
+        });
     }
 
     /// Whether this is a write-write conflict between lanes of one warp in shared memory. The last writer is
@@ -107,7 +138,7 @@ impl<'a> Context<'a> {
         let line = instruction.line;
         self.report_pair(FindingClass::Race, which, Some(other), || {
             format!(
-                "a volatile read of shared memory that lane {} of the warp wrote in line {line}: nothing orders the two, as \
+                "a volatile read of shared memory that lane {} of the warp wrote in line {line} of the PTX: nothing orders the two, as \
                  lanes do not run in lockstep since sm_70; a bar.warp.sync (__syncwarp) has to lie in between",
                 write.agent.lane
             )
@@ -220,7 +251,7 @@ impl<'a> Context<'a> {
         let Conflict { agent: other, pc, writes, .. } = conflict;
         let instruction = &self.machine.program.instructions[pc as usize];
         let cause = format!(
-            "{} {space} memory{}{} races with the {}{} in line {} by {}, lane {}: {}",
+            "{} {space} memory{}{} races with the {}{} in line {} of the PTX by {}, lane {}: {}",
             effect.of(bytes),
             agent.engine.by(),
             self.location(space, address, bytes),

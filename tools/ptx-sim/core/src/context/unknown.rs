@@ -117,7 +117,7 @@ impl Context<'_> {
                     _ => ("that was never written", String::new()),
                 };
                 format!(
-                    "a value that matters here comes from a {bytes}-byte read, in line {line}, of {space} memory \
+                    "a value that matters here comes from a {bytes}-byte read, in line {line} of the PTX, of {space} memory \
                      {why}{location}: {}{stored}",
                     addresses(which)
                 )

@@ -5,15 +5,15 @@ use crate::context::{Context, ENDS_TOO_EARLY, Flow};
 use crate::finding::{FindingClass, LaneAddress};
 use crate::isa::Operation;
 use crate::lanes::LANES;
-use crate::machine::{ClusterState, Group, Machine, PendingCopy, Progress, Warp};
-use crate::program::{Collective, Guard};
-use crate::race::Conflict;
+use crate::machine::{ClusterState, Executed, Group, Machine, PendingCopy, Progress, Warp};
+use crate::program::{Class, Collective, Guard};
+use crate::race::{Agent, Conflict, Engine};
 
 /// A cluster being executed. It is used again for the next one.
 pub(super) struct Cluster<'a> {
     pub machine: &'a Machine<'a>,
     /// What each instruction of the program does.
-    operations: &'a [Operation],
+    pub operations: &'a [Operation],
     pub state: ClusterState,
     pub warps: Vec<Warp>,
 }
@@ -80,6 +80,11 @@ impl<'a> Cluster<'a> {
             self.warps[index].send(here, pc + 1);
             return Step::Done;
         }
+        if let Some(races) = &self.state.races {
+            let is_load = instruction.class == Class::Memory && !instruction.writes.is_empty();
+            let time = if is_load { races.time(Agent::new(warp.index, 0, Engine::Thread)) } else { 0 };
+            warp.recent.push(Executed { pc, here, active, time });
+        }
         if active != 0 && instruction.collective != Collective::No {
             let Some(now) = together(warp, instruction.collective, active, force) else {
                 warp.wait_for_lanes(pc, here, active);
@@ -104,6 +109,9 @@ impl<'a> Cluster<'a> {
             context.check_async_matrix();
         }
         let flow = operation.execute(&mut context);
+        if !self.state.doubts.is_empty() {
+            self.settle_doubts(index, pc);
+        }
         // A wait is counted when it ends.
         if !matches!(flow, Flow::WaitForPhase { .. }) {
             self.state.counters.instructions += 1;

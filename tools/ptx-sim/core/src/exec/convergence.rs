@@ -149,11 +149,11 @@ pub(super) fn check_collective(context: &mut Context<'_>) {
     let here = groups.iter().filter(is_here).fold(0, |here, group| here | group.lanes);
     let (disagree, elsewhere) = (missing & here, missing & context.warp.live() & !here);
     let place = groups.iter().find(|group| group.lanes & elsewhere != 0).map(|group| group.pc);
-    let line = place.and_then(|pc| machine.program.instructions.get(pc as usize)).map(|instruction| instruction.line);
+    let line = place.and_then(|pc| machine.program.instructions.get(pc as usize)).map(|place| machine.line(place));
     context.report(class, without_addresses(missing), || {
         let mut reasons = Vec::new();
         if elsewhere != 0 {
-            let at = line.map_or(String::new(), |line| format!(" (line {line})"));
+            let at = line.map_or(String::new(), |line| format!(", to {line}"));
             reasons.push(format!("{} took another path{at}", lane_list(elsewhere)));
         }
         if disagree != 0 {

@@ -105,7 +105,7 @@ fn race_of_clusters(machine: &Machine<'_>, conflict: &ClusterConflict) -> Findin
     let (Place { block: [x, y, z], .. }, warp) = machine.warp_place(earlier.cluster, earlier.agent.warp);
     let effect = |writes: bool| if writes { "write" } else { "read" };
     let message = format!(
-        "a {} in global memory, {}, races with the {} in line {} by block ({x}, {y}, {z}), warp {}, lane {}: {}{}",
+        "a {} in global memory, {}, races with the {} in line {} of the PTX by block ({x}, {y}, {z}), warp {}, lane {}: {}{}",
         effect(later.writes),
         machine.memory.describe(address, 1),
         effect(earlier.writes),

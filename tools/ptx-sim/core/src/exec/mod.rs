@@ -2,6 +2,7 @@
 
 mod cluster;
 mod convergence;
+mod doubts;
 mod grid;
 mod leftovers;
 mod patience;

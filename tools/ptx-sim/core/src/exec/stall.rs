@@ -123,7 +123,8 @@ fn report_deadlock(cluster: &mut Cluster<'_>) {
 /// What lanes of a warp wait for, in words.
 fn describe_wait(cluster: &Cluster<'_>, warp: &Warp, group: &Group) -> String {
     let program: &Program = cluster.machine.program;
-    let line = program.instructions.get(group.pc as usize).map_or(0, |instruction| instruction.line);
+    let instruction = program.instructions.get(group.pc as usize);
+    let line = instruction.map_or_else(|| "the end".to_owned(), |instruction| cluster.machine.line(instruction));
     let place = match group.progress {
         Progress::AtBarrier { barrier, .. } => {
             let Barrier { arrived, expected, .. } = cluster.state.barriers[barrier];
@@ -138,7 +139,7 @@ fn describe_wait(cluster: &Cluster<'_>, warp: &Warp, group: &Group) -> String {
         Progress::Ready | Progress::AtCollective => "waits".to_owned(),
     };
     let block = block_name(cluster, warp.rank);
-    format!("{block}warp {} {} {place}, line {line}", warp.in_block, lane_list(group.lanes))
+    format!("{block}warp {} {} {place}, {line}", warp.in_block, lane_list(group.lanes))
 }
 
 /// What a block is called before its warps; nothing where there is no other.

@@ -48,6 +48,8 @@ const FORMS: &[&str] = &[
     "{add,sub,mul}{,.rn}{,.ftz}{,.sat}.{f16,f16x2}",
     "{add,sub,mul}{,.rn}.{bf16,bf16x2}",
     "{fma,mad}.{rn,rz,rm,rp}{,.ftz}{,.sat}.f32",
+    "{add,sub,mul}{,.rn,.rz,.rm,.rp}{,.ftz}.f32x2",
+    "fma.{rn,rz,rm,rp}{,.ftz}.f32x2",
     "{fma,mad}.{rn,rz,rm,rp}.f64",
     "fma.rn{,.ftz}{,.sat,.relu}.{f16,f16x2}",
     "fma.rn{,.relu}.{bf16,bf16x2}",

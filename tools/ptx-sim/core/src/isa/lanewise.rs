@@ -17,6 +17,15 @@ pub(crate) struct Lanewise {
     function: Function,
 }
 
+/// The operands of a `selp`.
+pub(crate) struct Selection {
+    pub from: [Slot; 2],
+    /// The predicate.
+    pub by: Slot,
+    /// Whether a true predicate takes the first.
+    pub takes_first: bool,
+}
+
 enum Function {
     One([Destination; 1], Box<dyn LaneFunction<1>>),
     Two([Destination; 2], Box<dyn LaneFunction<2>>),
@@ -104,6 +113,16 @@ impl Lanewise {
                 }
             }
         }
+    }
+
+    /// What it selects from, if it is a `selp`.
+    pub fn selection(&self) -> Selection {
+        let [first, second, by, _] = self.sources;
+        let takes_first = match &self.function {
+            Function::One(_, function) => function.of_lane(&[1, 0, 1, 0]) == [1],
+            Function::Two(..) => false,
+        };
+        Selection { from: [first, second], by, takes_first }
     }
 
     fn destinations(&self) -> [Option<Destination>; 2] {

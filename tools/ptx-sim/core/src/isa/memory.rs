@@ -211,6 +211,14 @@ impl Operation {
         }
     }
 
+    /// The bytes that a lane loads.
+    pub fn loaded_bytes(&self) -> Option<u32> {
+        match self {
+            Operation::Load { kind, to, .. } => Some(kind.bytes() * to.len() as u32),
+            _ => None,
+        }
+    }
+
     /// The address, if it is a plain load from memory that may be the thread's or block's own.
     pub fn loads_own(&self) -> Option<Address> {
         match self {

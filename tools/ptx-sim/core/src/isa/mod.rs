@@ -55,4 +55,5 @@ mod wmma;
 
 pub(crate) use entry::{Code, decode};
 pub use known::{expand_forms, lanewise_forms};
-pub(crate) use operation::Operation;
+pub(crate) use lanewise::Selection;
+pub(crate) use operation::{Operation, Passes};

@@ -1,6 +1,6 @@
 //! A typed instruction of any family.
 
-use super::lanewise::Lanewise;
+use super::lanewise::{Lanewise, Selection};
 use super::{
     arguments, async_copy, async_store, atomic, barrier, bulk_copy, bulk_reduce, cache_policy, call, cluster, compare,
     control, convert, float, integer, known, matrix, mbarrier, memory, moves, surface, tensor_map, texture, video,
@@ -171,7 +171,36 @@ fn decode_lanewise(form: &mut Form<'_>) -> Decode<Option<(Class, Lanewise)>> {
     Ok(compare::decode(form)?.map(|lanewise| (Class::Compare, lanewise)))
 }
 
+/// Where the values go that an instruction reads.
+pub(crate) enum Passes {
+    /// Into its results only.
+    ToResults,
+    /// One of two into its result.
+    Selected(Selection),
+    /// Elsewhere, too: to memory, to other lanes, into a decision.
+    Elsewhere,
+}
+
 impl Operation {
+    /// Where the values go that it reads.
+    pub fn passes(&self, instruction: &crate::program::Instruction) -> Passes {
+        match self {
+            Operation::Lanewise(lanewise) if instruction.name.starts_with("selp.") => {
+                Passes::Selected(lanewise.selection())
+            }
+            Operation::Lanewise(_) | Operation::Exponential(..) | Operation::Move(_) => Passes::ToResults,
+            _ => Passes::Elsewhere,
+        }
+    }
+
+    /// The bytes that a lane loads, if it is an `ld`.
+    pub fn loaded_bytes(&self) -> Option<u32> {
+        match self {
+            Operation::Memory(memory) => memory.loaded_bytes(),
+            _ => None,
+        }
+    }
+
     /// Which lanes must execute it together.
     pub fn collective(&self) -> Collective {
         match self {

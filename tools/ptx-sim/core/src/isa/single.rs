@@ -60,6 +60,22 @@ pub(super) fn approximation(form: &mut Form<'_>, single: Single, function: fn(f6
     })
 }
 
+/// The smaller or larger of two numbers.
+#[inline(always)]
+fn pick(x: f32, y: f32, maximum: bool, propagate_nan: bool) -> f32 {
+    // −0 is less than +0.
+    let takes_first = if x == y { x.is_sign_negative() != maximum } else { (x > y) == maximum };
+    let picked = if y.is_nan() | !x.is_nan() & takes_first { x } else { y };
+    let has_nan = x.is_nan() | y.is_nan();
+    if propagate_nan & has_nan { f32::NAN } else { picked }
+}
+
+/// The bits of the smaller or larger of two numbers, given by their bits.
+pub(super) fn extremum_of_bits<const MAXIMUM: bool, const PROPAGATE_NAN: bool>(a: u64, b: u64, _: Type) -> u64 {
+    let picked = pick(f32::from_bits(a as u32), f32::from_bits(b as u32), MAXIMUM, PROPAGATE_NAN);
+    u64::from(canonical(picked))
+}
+
 /// `min` and `max` of two or three operands.
 pub(super) fn extremum(
     form: &mut Form<'_>,
@@ -67,13 +83,7 @@ pub(super) fn extremum(
     (maximum, propagate_nan): (bool, bool),
     operands: usize,
 ) -> Decode<Lanewise> {
-    let pick = move |x: f32, y: f32| {
-        // −0 is less than +0.
-        let takes_first = if x == y { x.is_sign_negative() != maximum } else { (x > y) == maximum };
-        let picked = if y.is_nan() | !x.is_nan() & takes_first { x } else { y };
-        let has_nan = x.is_nan() | y.is_nan();
-        if propagate_nan & has_nan { f32::NAN } else { picked }
-    };
+    let pick = move |x: f32, y: f32| pick(x, y, maximum, propagate_nan);
     let sources = &[Type::F32; 3][..operands];
     if operands == 2 {
         return take(form, single, sources, move |[a, b, _]| pick(a, b));

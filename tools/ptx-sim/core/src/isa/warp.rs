@@ -1,6 +1,7 @@
 //! Exchange between the lanes of a warp (PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "activemask",
 //! "elect.sync").
 
+use super::single::extremum_of_bits;
 use crate::context::Context;
 use crate::decode::{Decode, Form};
 use crate::lanes::{LANES, lanes};
@@ -44,7 +45,7 @@ pub(crate) enum Operation {
     /// `match.sync`; with `all`, whether all values are the same.
     Match { value: Slot, mask: Slot, all: bool, to: Destination, agrees: Option<Destination> },
     /// `redux.sync`.
-    Reduce { combine: fn(u64, u64, Type) -> u64, kind: Type, value: Slot, mask: Slot, to: Destination },
+    Reduce { combine: Combine, kind: Type, value: Slot, magnitude: bool, mask: Slot, to: Destination },
     /// `activemask`.
     ActiveMask { to: Destination },
     /// `elect.sync`.
@@ -116,8 +117,13 @@ fn matching(form: &mut Form<'_>) -> Decode<Operation> {
     Ok(Operation::Match { value: form.source(kind)?, mask: form.source(Type::B32)?, all, to, agrees })
 }
 
+/// Combines two values of a type.
+type Combine = fn(u64, u64, Type) -> u64;
+
 fn reduce(form: &mut Form<'_>) -> Decode<Operation> {
-    type Combine = fn(u64, u64, Type) -> u64;
+    if form.peek_kind() == Some(Type::F32) {
+        return reduce_floats(form);
+    }
     let combinations: [(&str, Combine); 6] = [
         ("add", |a, b, _| a.wrapping_add(b)),
         ("min", |a, b, kind| integer(a, kind).min(integer(b, kind)) as u64),
@@ -131,8 +137,27 @@ fn reduce(form: &mut Form<'_>) -> Decode<Operation> {
     if !kind.is_integer() || kind.bits != 32 {
         return form.refuse();
     }
+    reduction(form, combine, kind, false)
+}
+
+/// `min` and `max` of `.f32`, which need sm_100.
+fn reduce_floats(form: &mut Form<'_>) -> Decode<Operation> {
+    let Some(maximum) = form.choice(&[("min", false), ("max", true)]) else { return form.refuse() };
+    let (magnitude, propagates_nan) = (form.flag("abs"), form.flag("NaN"));
+    let combine: Combine = match (maximum, propagates_nan) {
+        (false, false) => extremum_of_bits::<false, false>,
+        (false, true) => extremum_of_bits::<false, true>,
+        (true, false) => extremum_of_bits::<true, false>,
+        (true, true) => extremum_of_bits::<true, true>,
+    };
+    let kind = form.kind()?;
+    reduction(form, combine, kind, magnitude)
+}
+
+fn reduction(form: &mut Form<'_>, combine: Combine, kind: Type, magnitude: bool) -> Decode<Operation> {
     let to = form.destination(kind)?;
-    Ok(Operation::Reduce { combine, kind, value: form.source(kind)?, mask: form.source(Type::B32)?, to })
+    let (value, mask) = (form.source(kind)?, form.source(Type::B32)?);
+    Ok(Operation::Reduce { combine, kind, value, magnitude, mask, to })
 }
 
 impl Operation {
@@ -171,10 +196,13 @@ impl Operation {
                 set_unknown_in_all(context, *to, unknown);
                 agrees.iter().for_each(|agrees| set_unknown_in_all(context, *agrees, unknown));
             }
-            Operation::Reduce { combine, kind, value, to, .. } => {
+            Operation::Reduce { combine, kind, value, magnitude, to, .. } => {
                 let unknown = context.warp.registers.computed_from(&[*value], active);
-                let values = lanes(active).map(|lane| context.value(*value, lane));
+                let bits = if *magnitude { u64::MAX >> 33 } else { u64::MAX };
+                let values = lanes(active).map(|lane| context.value(*value, lane) & bits);
                 let result = values.reduce(|a, b| combine(a, b, *kind)).unwrap_or(0);
+                // A NaN of a single lane becomes the canonical one, too.
+                let result = if kind.is_float() { combine(result, result, *kind) } else { result };
                 lanes(active).for_each(|lane| context.set(*to, lane, result));
                 set_unknown_in_all(context, *to, unknown.first().map(|(_, unknown)| *unknown));
             }

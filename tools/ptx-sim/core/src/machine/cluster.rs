@@ -9,6 +9,7 @@ use super::mbarriers::Mbarriers;
 use super::proxies::Proxies;
 use super::warpgroups::Warpgroups;
 use crate::counters::Counters;
+use crate::doubt::Doubt;
 use crate::finding::Findings;
 use crate::lane_accesses::LaneAccesses;
 use crate::lanes::{LANES, lanes};
@@ -58,6 +59,8 @@ pub(crate) struct ClusterState {
     pub warpgroups: Warpgroups,
     /// Origins of undetermined values that were reported.
     pub reported: HashSet<Origin>,
+    /// Writes of the current instruction that race with earlier reads.
+    pub doubts: Vec<Doubt>,
     pub polls: Polls,
     /// How often it wrote to global memory.
     pub global_writes: u64,
@@ -94,6 +97,7 @@ impl ClusterState {
             proxies: Proxies::new(blocks as usize, watched),
             warpgroups: Warpgroups::default(),
             reported: HashSet::new(),
+            doubts: Vec::new(),
             polls: Polls::default(),
             global_writes: 0,
             findings: Findings::default(),

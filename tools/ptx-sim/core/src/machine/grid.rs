@@ -170,6 +170,13 @@ impl<'a> Machine<'a> {
         (self.place(cluster, warp / of_block), warp % of_block)
     }
 
+    /// Where an instruction is, for a message.
+    pub fn line(&self, instruction: &Instruction) -> String {
+        let source = self.module.source(instruction.location).0;
+        let source = source.map_or_else(String::new, |source| format!(" ({source})"));
+        format!("line {} of the PTX{source}", instruction.line)
+    }
+
     /// An instruction and who executed it: a lane of a warp of a cluster.
     pub fn location(&self, instruction: &Instruction, cluster: u64, warp: u32, lane: Option<u32>) -> Location {
         let (Place { block, .. }, warp) = self.warp_place(cluster, warp);

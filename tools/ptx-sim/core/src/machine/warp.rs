@@ -7,6 +7,7 @@ use super::async_matrix::AsyncMatrix;
 use super::grid::{Machine, Place};
 use super::group::{Group, Progress};
 use super::paths::Paths;
+use super::recent::Recent;
 use super::registers::Registers;
 use super::stack::Stack;
 use super::strong_reads::{Mixed, StrongReads};
@@ -73,6 +74,8 @@ pub(crate) struct Warp {
     /// Instructions executed.
     pub steps: u64,
     pub strong_reads: StrongReads,
+    /// What it executed last, if races are looked for.
+    pub recent: Recent,
 }
 
 impl Warp {
@@ -97,6 +100,7 @@ impl Warp {
             impatient: false,
             steps: 0,
             strong_reads: StrongReads::default(),
+            recent: Recent::default(),
         }
     }
 
@@ -114,6 +118,7 @@ impl Warp {
         self.matrix.clear();
         self.steps = 0;
         self.strong_reads.clear();
+        self.recent.clear();
         self.groups.clear();
         self.paths.clear();
         self.groups.push(Group { pc: 0, lanes: self.existing, progress: Progress::Ready });

@@ -11,7 +11,7 @@ pub(crate) enum Kind {
     Unsigned,
     /// `.s8` … `.s64`.
     Signed,
-    /// `.f16`, `.f32`, `.f64`, and two `.f16` in `.f16x2`.
+    /// `.f16`, `.f32`, `.f64`, and two in `.f16x2` and `.f32x2`.
     Float,
     /// `.bf16`, and two in `.bf16x2`.
     Bfloat,
@@ -26,7 +26,7 @@ pub(crate) struct Type {
     pub kind: Kind,
     /// Size of the whole type in bits; 1 for predicates.
     pub bits: u32,
-    /// Elements: 2 for `.f16x2` and `.bf16x2`, otherwise 1.
+    /// Elements: 2 for `.f16x2`, `.bf16x2` and `.f32x2`, otherwise 1.
     pub packed: u32,
 }
 
@@ -67,6 +67,7 @@ impl Type {
         let (kind, bits, packed) = match name {
             "pred" => (Kind::Predicate, 1, 1),
             "f16x2" => (Kind::Float, 32, 2),
+            "f32x2" => (Kind::Float, 64, 2),
             "bf16x2" => (Kind::Bfloat, 32, 2),
             "bf16" => (Kind::Bfloat, 16, 1),
             "f16" => (Kind::Float, 16, 1),

@@ -30,6 +30,24 @@ pub(crate) struct Conflict {
     time: u32,
 }
 
+impl Conflict {
+    /// The same as the earlier access meets it: with a write by `agent`.
+    pub fn with_write(self, agent: Agent, pc: u32) -> Conflict {
+        Conflict { agent, pc, writes: true, ..self }
+    }
+}
+
+/// An earlier read by lanes of a warp with which a write races.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EarlierRead {
+    pub warp: u32,
+    pub lanes: u32,
+    pub engine: Engine,
+    pub pc: u32,
+    /// As counted by the warp.
+    pub time: u32,
+}
+
 /// Clock of a barrier phase.
 #[derive(Debug, Default)]
 struct Phase {
@@ -104,6 +122,8 @@ pub(crate) struct Races {
     /// Volatile reads of shared memory with the unordered volatile writes by other lanes of the warp that they have
     /// seen; taken by [`Races::take_lockstep`].
     lockstep: Vec<(Agent, u64, Conflict)>,
+    /// The reads that the last access races with.
+    reads: Vec<EarlierRead>,
     /// Whether threads made strong accesses to global memory.
     may_synchronise: bool,
     /// Whether the grid may begin before the previous one has ended.
@@ -130,6 +150,7 @@ impl Races {
             global: Pages::default(),
             foreign: ForeignTable::default(),
             lockstep: Vec::new(),
+            reads: Vec::new(),
             may_synchronise: false,
             overlaps_previous,
             strict,
@@ -251,7 +272,7 @@ impl Races {
         known
     }
 
-    /// The current time of an asynchronous agent, for [`Races::finish`].
+    /// The current time of an agent.
     pub fn time(&self, agent: Agent) -> u32 {
         self.clocks.now(agent)
     }
@@ -293,10 +314,12 @@ impl Races {
         self.overlaps_previous && !self.clocks.is_after_previous_grid(agent)
     }
 
-    /// Adds an access to shared or global memory; returns the first access that it races with.
+    /// Adds an access to shared or global memory; returns an access that it races with, the first one that writes if there
+    /// is one. [`Races::reads`] has the reads.
     pub fn access(&mut self, access: &Access<'_>) -> Option<Conflict> {
         let Access { agent, semantics, pc, space, address, data, writes, is_tested } = *access;
-        let mut conflict = None;
+        let mut conflict: Option<Conflict> = None;
+        self.reads.clear();
         let mut record = Record {
             group: self.clocks.group(agent) as u16,
             bytes: 0,
@@ -330,15 +353,25 @@ impl Races {
             if writes {
                 value[first..first + part.len()].copy_from_slice(part);
             }
-            let meets = |(old, lane, meeting): Met| {
-                let other = self.clocks.agent(old.group as usize, lane);
+            let meets = |(old, lanes, meeting): Met| {
+                let other = self.clocks.agent(old.group as usize, lanes.trailing_zeros());
                 let is_excused = self.strict && self.clocks.has_observed(agent, other, old.time);
                 let earlier =
                     |kind| Conflict { agent: other, pc: old.pc, writes: old.writes, kind, is_excused, time: old.time };
                 match meeting {
-                    _ if conflict.is_some() => {}
-                    Meeting::Race(kind) => conflict = Some(earlier(kind)),
-                    Meeting::Lockstep if space == Space::Shared => {
+                    Meeting::Race(kind) => {
+                        if !old.writes {
+                            let Agent { warp, engine, .. } = other;
+                            let read = EarlierRead { warp, lanes, engine, pc: old.pc, time: old.time };
+                            if !self.reads.contains(&read) {
+                                self.reads.push(read);
+                            }
+                        }
+                        if conflict.is_none_or(|known| old.writes && !known.writes) {
+                            conflict = Some(earlier(kind));
+                        }
+                    }
+                    Meeting::Lockstep if conflict.is_none() && space == Space::Shared => {
                         self.lockstep.push((access.agent, address, earlier(Kind::Volatile)));
                     }
                     Meeting::Lockstep => {}
@@ -350,6 +383,11 @@ impl Races {
             (start, rest) = (start + part.len() as u64, after);
         }
         conflict
+    }
+
+    /// The reads that the last access races with.
+    pub fn reads(&self) -> &[EarlierRead] {
+        &self.reads
     }
 
     /// The cluster writes some of `bytes` bytes of global memory, ordered or not.

@@ -76,15 +76,15 @@ impl Whole {
 
     /// The lanes of each cell for which this access must still be remembered after `new`: none if `new` stands for it.
     /// `None` if the cells differ in that. Adds the unordered conflicts of `new` in each cell to `met`.
-    fn beside(&self, clocks: &Clocks, agent: Agent, new: &Whole, met: &mut MetInCells) -> Option<LanesOfCells> {
+    fn beside(&self, clocks: &Clocks, agent: Agent, new: &Whole, met: &mut MetInLine) -> Option<LanesOfCells> {
         let mut remaining = [0; LINE_CELLS];
-        for cell in 0..LINE_CELLS {
-            let (mut old, new, met) = (self.of_cell(cell), new.of_cell(cell), &mut met[cell]);
+        for (cell, remaining) in remaining.iter_mut().enumerate() {
+            let (mut old, new) = (self.of_cell(cell), new.of_cell(cell));
             let agent = Agent { lane: new.lanes.trailing_zeros(), ..agent };
-            let remains = old.make_way(clocks, agent, &new, met.is_none(), |old, lane, is_copy| {
-                *met = old.meets(clocks, &new, is_copy).map(|meeting| (*old, lane, meeting));
+            let remains = old.make_way(clocks, agent, &new, |old, lanes, is_copy| {
+                met.extend(old.meets(clocks, &new, is_copy).map(|meeting| (*old, lanes, meeting)));
             });
-            remaining[cell] = if remains { old.lanes } else { 0 };
+            *remaining = if remains { old.lanes } else { 0 };
         }
         let is_same = remaining.iter().all(|lanes| (*lanes == 0) == (remaining[0] == 0));
         is_same.then_some(remaining)
@@ -168,7 +168,7 @@ impl Line {
             && (is_last_word || !new.writes)
             && let Some(met) = access_whole(records, clocks, agent, whole)
         {
-            met.into_iter().flatten().for_each(meets);
+            met.into_iter().for_each(meets);
             return;
         }
         let cells = match self {
@@ -183,7 +183,7 @@ impl Line {
             if from < to {
                 let bytes = ((1 << (to - from)) - 1) << (from - start);
                 let new = Record { bytes, ..whole.of_cell(cell) };
-                cells[cell].access(clocks, agent, new).into_iter().for_each(&mut meets);
+                cells[cell].access(clocks, agent, new, &mut meets);
             }
         }
         if is_whole && is_last_word {
@@ -253,13 +253,13 @@ fn add(records: &mut SmallVec<[Whole; 1]>, new: Whole) {
     }
 }
 
-/// Conflicts of an access by cell.
-type MetInCells = [Option<Met>; LINE_CELLS];
+/// Conflicts of an access to a line.
+type MetInLine = SmallVec<[Met; LINE_CELLS]>;
 
 /// Adds an access by `agent` to a whole line and returns its conflicts in each cell. `None`, with nothing changed, if
 /// the cells would differ.
-fn access_whole(records: &mut SmallVec<[Whole; 1]>, clocks: &Clocks, agent: Agent, new: Whole) -> Option<MetInCells> {
-    let mut met = [None; LINE_CELLS];
+fn access_whole(records: &mut SmallVec<[Whole; 1]>, clocks: &Clocks, agent: Agent, new: Whole) -> Option<MetInLine> {
+    let mut met = MetInLine::new();
     if records.iter().all(Whole::is_uniform) {
         records.retain(|old| make_way(old, clocks, agent, &new, &mut met));
     } else {
@@ -272,13 +272,12 @@ fn access_whole(records: &mut SmallVec<[Whole; 1]>, clocks: &Clocks, agent: Agen
 }
 
 /// As [`Record::make_way`] for a whole line in which the cells of both accesses differ only in values.
-fn make_way(old: &mut Whole, clocks: &Clocks, agent: Agent, new: &Whole, met: &mut MetInCells) -> bool {
-    let is_open = met.iter().any(Option::is_none);
+fn make_way(old: &mut Whole, clocks: &Clocks, agent: Agent, new: &Whole, met: &mut MetInLine) -> bool {
     let Whole { record, values, .. } = old;
-    let remains = record.make_way(clocks, agent, &new.record, is_open, |old, lane, is_copy| {
-        for (cell, met) in met.iter_mut().enumerate() {
-            let old = Record { value: values[cell], ..*old };
-            *met = met.or_else(|| Some((old, lane, old.meets(clocks, &new.of_cell(cell), is_copy)?)));
+    let remains = record.make_way(clocks, agent, &new.record, |old, lanes, is_copy| {
+        for (cell, value) in values.iter().enumerate() {
+            let old = Record { value: *value, ..*old };
+            met.extend(old.meets(clocks, &new.of_cell(cell), is_copy).map(|meeting| (old, lanes, meeting)));
         }
     });
     old.set_lanes([old.record.lanes; LINE_CELLS]);

@@ -36,7 +36,7 @@ pub(crate) use accesses::Touched;
 pub use agent::Engine;
 pub(crate) use agent::{Agent, Scope, Semantics, Strength};
 pub(crate) use announcements::{Announcements, Shard};
-pub(crate) use cluster::{Arrival, Conflict, Races, Shape};
+pub(crate) use cluster::{Arrival, Conflict, EarlierRead, Races, Shape};
 pub(crate) use grid::{ClusterAccess, ClusterConflict, GridRaces, Trace};
 pub(crate) use shadow::Kind;
 pub(crate) use together::WarpAccess;

@@ -115,15 +115,14 @@ impl Record {
     }
 
     /// Removes from this record what `new`, an access by `agent`, stands for from now on; returns whether anything
-    /// remains. While `is_open`, calls `meets` if this record conflicts with `new` without order, with the first
-    /// conflicting lane and whether one of the two is a copy.
+    /// remains. Calls `meets` if this record conflicts with `new` without order, with the conflicting lanes and whether
+    /// one of the two is a copy.
     #[inline]
     pub(super) fn make_way(
         &mut self,
         clocks: &Clocks,
         agent: Agent,
         new: &Record,
-        is_open: bool,
         meets: impl FnOnce(&Record, u32, bool),
     ) -> bool {
         let overlap = self.bytes & new.bytes;
@@ -132,14 +131,14 @@ impl Record {
         }
         let covered = self.is_covered_by(new);
         // Two reads never conflict.
-        let may_meet = is_open && (self.writes || new.writes);
+        let may_meet = self.writes || new.writes;
         let mut concurrent = 0;
         if may_meet || covered && !new.is_last_word() {
             concurrent = clocks.concurrent(agent, self.group as usize, self.lanes, self.time);
         }
         if concurrent != 0 && may_meet {
             let is_copy = agent.engine.is_asynchronous() || !clocks.is_of_threads(self.group as usize);
-            meets(self, concurrent.trailing_zeros(), is_copy);
+            meets(self, concurrent, is_copy);
         }
         if new.is_last_word() || covered && concurrent == 0 {
             self.bytes &= !overlap;
@@ -160,7 +159,7 @@ impl Record {
     }
 }
 
-/// An earlier unordered access in conflict with another one: one of its lanes, and the kind.
+/// An earlier unordered access in conflict with another one: those of its lanes, and the kind.
 pub(super) type Met = (Record, u32, Meeting);
 
 /// The accesses to four bytes with which a later access may race.
@@ -185,23 +184,21 @@ impl Cell {
         let mut met = false;
         for old in &self.records {
             let meets = |old: &Record, _, is_copy| met |= old.meets(clocks, new, is_copy).is_some();
-            { *old }.make_way(clocks, agent, new, true, meets);
+            { *old }.make_way(clocks, agent, new, meets);
         }
         met
     }
 
-    /// Adds an access by `agent`; returns its unordered conflict.
-    pub fn access(&mut self, clocks: &Clocks, agent: Agent, new: Record) -> Option<Met> {
-        let mut met = None;
+    /// Adds an access by `agent`; calls `meets` with its unordered conflicts.
+    pub fn access(&mut self, clocks: &Clocks, agent: Agent, new: Record, mut meets: impl FnMut(Met)) {
         self.records.retain(|old| {
-            old.make_way(clocks, agent, &new, met.is_none(), |old, lane, is_copy| {
-                met = old.meets(clocks, &new, is_copy).map(|meeting| (*old, lane, meeting));
+            old.make_way(clocks, agent, &new, |old, lanes, is_copy| {
+                old.meets(clocks, &new, is_copy).into_iter().for_each(|meeting| meets((*old, lanes, meeting)));
             })
         });
         match self.records.iter_mut().find(|old| old.is_like(&new)) {
             Some(old) => old.lanes |= new.lanes,
             None => self.records.push(new),
         }
-        met
     }
 }
