@@ -199,7 +199,7 @@ mod tests {
         assert!(refused(&tensor(&[10, 4, 64]), &x, &x).contains("q has the shape [10, 4, 64]"));
         let odd = tensor(&[2, 10, 4, 36]);
         let words = refused(&odd, &odd, &odd);
-        assert!(words.contains("head_dim is 36; it must be a multiple of 8 from 8 to 128"), "{words}");
+        assert!(words.contains("head_dim is 36; it must be a multiple of 8 from 8 to 256"), "{words}");
         assert!(
             refused(&x, &tensor(&[2, 10, 4, 32]), &x).contains("k has the shape [2, 10, 4, 32] and q [2, 10, 4, 64]")
         );

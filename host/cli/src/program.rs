@@ -28,6 +28,8 @@ enum Command {
     Doctor(doctor::Options),
     /// Map our time and the contenders' over a range of sizes, and fit predicted times to it (by the program fa512-lab)
     Map(lab::Arguments),
+    /// Time every entry of two PTX folders beside each other (by the program fa512-lab)
+    Entries(lab::Arguments),
     /// Find the tile configurations that are fastest on a GPU (by the program fa512-lab)
     Tune(lab::Arguments),
     /// Make a page of records (by the program fa512-lab)
@@ -55,6 +57,7 @@ pub fn main() -> ExitCode {
         Command::Diagnose(options) => diagnose::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Map(arguments) => lab::hand_over("map", &arguments),
+        Command::Entries(arguments) => lab::hand_over("entries", &arguments),
         Command::Tune(arguments) => lab::hand_over("tune", &arguments),
         Command::Report(arguments) => lab::hand_over("report", &arguments),
         Command::Plot(arguments) => lab::hand_over("plot", &arguments),

@@ -82,7 +82,7 @@ typedef struct fa512_problem {
     uint32_t batch;     /* if 0, there is nothing to compute: calls succeed and do nothing */
     uint32_t heads;     /* of Q and O; 0 as for batch */
     uint32_t sequence;  /* rows per head of Q and O; 0 as for batch */
-    uint32_t head_dim;  /* a multiple of 8, at most 128 */
+    uint32_t head_dim;  /* a multiple of 8, at most 256 */
     uint32_t dtype;     /* FA512_FLOAT16, FA512_BFLOAT16 */
     uint32_t mask;      /* FA512_MASK_FULL, FA512_MASK_CAUSAL, FA512_MASK_WINDOW */
     uint32_t flags;     /* FA512_NO_OVERLAP and the other flags, combined by | */

@@ -85,7 +85,7 @@ fn heads_of_any_size_are_computed_by_tiles_at_least_as_wide() {
     let stream = gpu(0);
     let at = |shape: Shape, head_dim, mask| Problem::new(shape.with_head_dim(head_dim), mask, Layout::Bshd).unwrap();
     let mut entries = Vec::new();
-    for head_dim in [8, 32, 40, 72, 128] {
+    for head_dim in [8, 32, 40, 72, 128, 136, 200] {
         for (index, mask) in [Mask::Full, Mask::Causal, Mask::Window].into_iter().enumerate() {
             let problem = at(Shape::new(1, 2, 100), head_dim, mask);
             let problem = if index == 1 { problem.with_element(Element::Bf16) } else { problem };
@@ -96,7 +96,7 @@ fn heads_of_any_size_are_computed_by_tiles_at_least_as_wide() {
             compute(&case);
         }
     }
-    for columns in ["_d32_", "_d128_"] {
+    for columns in ["_d32_", "_d128_", "_d192_", "_d256_"] {
         assert!(entries.iter().any(|entry| entry.contains(columns)), "no entry with {columns} among {entries:?}");
     }
     assert_eq!(findings(), "");

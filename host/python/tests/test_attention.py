@@ -308,7 +308,7 @@ class Errors(Case):
         bfloat.changes = {"descr": [("low", "|i1"), ("high", "|i1")]}
         self.refused(TypeError, "q.__cuda_array_interface__ has no usable typestr", bfloat, k, v, out=out)
         self.refused(ValueError, "q has 3 dimensions", array(random((2, 16, 64))), k, v, out=out)
-        self.refused(ValueError, "head_dim is 36; it must be a multiple of 8 from 8 to 128", array(random((2, 2, 16, 36))), k, v, out=out)
+        self.refused(ValueError, "head_dim is 36; it must be a multiple of 8 from 8 to 256", array(random((2, 2, 16, 36))), k, v, out=out)
         self.refused(ValueError, r"k has the shape \[2, 2, 16, 64\] and q \[2, 2, 16, 32\]", array(random((2, 2, 16, 32))), k, v, out=out)
         self.refused(ValueError, r"k has the shape \[3, 2, 16, 64\]", q, array(random((3, 2, 16, 64))), v, out=out)
         self.refused(ValueError, r"v has the shape \[2, 2, 16, 64\] and k \[2, 2, 17, 64\]", q, array(random((2, 2, 17, 64))), v, out=out)

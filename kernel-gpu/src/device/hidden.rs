@@ -20,6 +20,15 @@ pub fn recompute_address(mut address: u64) -> u64 {
     address
 }
 
+/// Stands in the body of a branch that few steps take, so that the compiler does not compute the body for all and select: of the
+/// accumulators of O, that would be a selection of 64 registers in every step.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub fn branch() {
+    // SAFETY: the assembly is only a comment.
+    unsafe { asm!("// branched", options(nomem, nostack, preserves_flags)) };
+}
+
 /// `count`, opaque to the compiler, so that a loop of this many steps is not unrolled.
 #[inline(always)]
 pub fn not_unrolled(count: u32) -> u32 {

@@ -21,9 +21,13 @@ pub trait Kernel: Copy + 'static {
     type ScoreMod: ScoreMod;
 
     /// Whether kernels for sm_90a guess the shift of a row from its first scores. Not where it may not attend to those, where scores are
-    /// changed, and at 96 columns, where it costs more than it gains (docs/results/ladder.md).
+    /// changed, at 96 columns, where it costs more than it gains (docs/results/ladder.md), and at more than 128, where P of a row's only
+    /// key is 1 and O exact.
     #[cfg(any(feature = "sm_90a", not(target_arch = "nvptx64")))]
-    const GUESSES_SHIFTS: bool = !Self::Mask::HAS_BEGIN && !Self::ScoreMod::MODIFIES && Self::HeadDim::COLUMNS != 96;
+    const GUESSES_SHIFTS: bool = !Self::Mask::HAS_BEGIN
+        && !Self::ScoreMod::MODIFIES
+        && Self::HeadDim::COLUMNS != 96
+        && Self::HeadDim::COLUMNS <= 128;
 }
 
 /// Unnormalised O of a strip of 16 rows.

@@ -191,7 +191,9 @@ fn a_row_with_one_key_gets_its_v_and_an_exact_lse() {
         (Mask::Causal, Window::CAUSAL, ROWS, 1),
         (Mask::Window, Window { left: Some(0), right: Some(0) }, ROWS, ROWS),
     ];
-    for ((mask, window, keys, rows), head_dim) in limits.into_iter().flat_map(|of| [32, 64, 96, 128].map(|d| (of, d))) {
+    for ((mask, window, keys, rows), head_dim) in
+        limits.into_iter().flat_map(|of| [32, 64, 96, 128, 192, 256].map(|d| (of, d)))
+    {
         for element in Element::ALL {
             let shape = Shape::new(1, 1, ROWS).with_kv_sequence(keys).with_head_dim(head_dim);
             let problem = Problem::new(shape, mask, Layout::Bhsd).unwrap().with_window(window).with_element(element);

@@ -50,7 +50,7 @@ fn biases_of_every_form_and_of_odd_rows() {
 
 #[test]
 fn rows_of_other_sizes() {
-    for (head_dim, element) in [32, 72, 96, 128].into_iter().zip(Element::ALL.into_iter().cycle()) {
+    for (head_dim, element) in [32, 72, 96, 128, 136, 256].into_iter().zip(Element::ALL.into_iter().cycle()) {
         let shape = Shape::new(1, 2, 100).with_head_dim(head_dim);
         assert_right(problem(shape, Mask::Causal, element, ALL), Distribution::Normal);
     }

@@ -13,12 +13,13 @@ const SEQUENCES: [(Sequence, &str); 2] = [(Sequence::Any, "any"), (Sequence::Pac
 const SCORES: [(Scores, &str); 2] = [(Scores::Unmodified, "plain"), (Scores::Modified, "modified")];
 
 /// The largest head dimension that the variants on `architecture` compute for this combination. Those that change scores apply every
-/// mask as a window.
+/// mask as a window, and some of them serve windows of scores that are not changed.
 fn largest(architecture: u32, element: Element, mask: Mask, sequence: Sequence, scores: Scores) -> Option<u32> {
     let mask = if scores == Scores::Modified { Mask::Window } else { mask };
     let computes = |&variant: &_| {
         let contract::variants::Variant { element: e, mask: m, sequence: s, scores: c, config, .. } = variant;
-        (e, m, s, c) == (element, mask, sequence, scores) && config.family().runs_on(architecture)
+        let applies = (m, c) == (mask, scores) || mask == Mask::Window && variant.serves_windows();
+        (e, s) == (element, sequence) && applies && config.family().runs_on(architecture)
     };
     VARIANTS.iter().filter(|variant| computes(variant)).map(|variant| *variant.head_dims().end()).max()
 }

@@ -267,7 +267,7 @@ class Kernels(unittest.TestCase):
         yield "heads", SDPA, (q, k[:, :3], v[:, :3]), {}
         yield "head size of k", SDPA, (q, k[..., :32], v[..., :32]), {}
         yield "head size", SDPA, [tensor[..., :60] for tensor in (q, k, v)], {}
-        yield "wide", SDPA, [MEMORY.tensor(tensor) for tensor in problem(shape=(1, 1, 9, 136), keys=9, kv_heads=1)], {}
+        yield "wide", SDPA, [MEMORY.tensor(tensor) for tensor in problem(shape=(1, 1, 9, 264), keys=9, kv_heads=1)], {}
         yield "last stride", SDPA, [MEMORY.tensor(tensor.repeat(1, 1, 1, 2))[..., ::2] for tensor in whole], {}
         yield "address", SDPA, (MEMORY.tensor(whole[0], gap=1), k, v), {}
         yield "no rows", SDPA, (q[:, :, :0], k, v), {}
@@ -329,7 +329,7 @@ class Kernels(unittest.TestCase):
         q, k, v = map(MEMORY.tensor, problem(shape=(1, 1, 8, 8), keys=8, kv_heads=1))
         of_flash = swapped(q, k, v)
         begin = MEMORY.used
-        wide = [torch.ones(1, 1, 8, 136, dtype=torch.float16) for _ in range(3)]
+        wide = [torch.ones(1, 1, 8, 264, dtype=torch.float16) for _ in range(3)]
         lengths = torch.tensor([0, 8], dtype=torch.int32)
 
         def accepted():

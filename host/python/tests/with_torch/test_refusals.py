@@ -68,9 +68,10 @@ class Refusals(unittest.TestCase):
         self.assertIsNone(why_not(*[x.bfloat16()] * 3))
         self.assertIn("query is torch.float32; it must be torch.float16 or torch.bfloat16", why_not(*[x.float()] * 3))
         self.assertIn("value is torch.bfloat16 and query torch.float16; they must be of one type", why_not(x, x, x.bfloat16()))
-        self.assertIn("head size of 36; it must be a multiple of 8, at most 128", why_not(*[half(1, 2, 8, 36)] * 3))
-        self.assertIn("head size of 136", why_not(*[half(1, 2, 8, 136)] * 3))
-        self.assertIsNone(why_not(*[half(1, 2, 8, 32)] * 3))
+        self.assertIn("head size of 36; it must be a multiple of 8, at most 256", why_not(*[half(1, 2, 8, 36)] * 3))
+        self.assertIn("head size of 264", why_not(*[half(1, 2, 8, 264)] * 3))
+        for head_dim in (32, 136, 256):
+            self.assertIsNone(why_not(*[half(1, 2, 8, head_dim)] * 3))
         self.assertIn("3 dimensions", why_not(*[half(2, 8, 64)] * 3))
 
     def test_shapes_of_keys_and_values(self):

@@ -7,6 +7,7 @@
 
 mod shipped;
 
+use crate::launch::plan::MOST_COLUMNS_OF_MANY_KERNELS;
 use crate::launch::variants::Variant;
 use crate::schedule::geometry::{self, query_tiles};
 use crate::schedule::parts::{self, Workspace};
@@ -75,7 +76,9 @@ impl KernelClass {
     /// How far `other` is from this class, most important difference first; `None` if its constants say nothing about this one.
     pub fn distance(&self, other: &Self) -> Option<Distance> {
         let octaves = |one: u32, other: u32| one.max(1).ilog2().abs_diff(other.max(1).ilog2());
-        (self.kind == other.kind).then(|| {
+        // O of wider tiles leaves room for so little else that their kernels are made otherwise.
+        let is_wide = |of: &Self| of.columns > MOST_COLUMNS_OF_MANY_KERNELS;
+        (self.kind == other.kind && is_wide(self) == is_wide(other)).then(|| {
             let tiles = octaves(self.rows, other.rows) + octaves(self.keys, other.keys);
             let columns = self.columns.abs_diff(other.columns);
             let blocks = self.blocks.abs_diff(other.blocks);

@@ -28,6 +28,10 @@ use addresses::FirstElements;
 
 pub use addresses::{Addresses, SLOPE_BYTES, lengths_elements};
 
+/// Columns of tiles beyond which there are few kernels: each width accepts the rows that no narrower one holds, and windows go to the
+/// kernels that change scores.
+pub(crate) const MOST_COLUMNS_OF_MANY_KERNELS: u32 = 128;
+
 /// A planned launch of a variant for a problem on a GPU, without the addresses of its tensors.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
@@ -310,7 +314,13 @@ impl Variant<'_> {
         if self.element != problem.element() {
             return Err(Refusal::OtherElement { element: problem.element(), computed: self.element });
         }
-        if problem.score_mod().is_none() == (self.scores == Scores::Modified) {
+        let computes_scores = match self.scores {
+            Scores::Unmodified => problem.score_mod().is_none(),
+            Scores::Modified => {
+                !problem.score_mod().is_none() || self.serves_windows() && problem.mask() == Mask::Window
+            }
+        };
+        if !computes_scores {
             return Err(Refusal::OtherScores { computed: self.scores });
         }
         if self.config.has_bias_tiles() && !problem.score_mod().has_aligned_bias(problem.shape()) {
@@ -324,14 +334,22 @@ impl Variant<'_> {
         if self.config.uses_tensor_maps() { tensor_map::check(problem) } else { Ok(()) }
     }
 
+    /// Whether it also computes windows of scores that are not changed: there are no kernels for these alone with its columns.
+    pub const fn serves_windows(&self) -> bool {
+        matches!(self.scores, Scores::Modified) && self.config.columns() > MOST_COLUMNS_OF_MANY_KERNELS
+    }
+
     /// Accepted head dimensions: up to the columns of its tiles, also less if it is for any sequences. If a tile of several panels is
     /// copied through tensor maps, no panel may lie wholly beyond the row: a kernel that copied such boxes through the maps of packed
-    /// sequences got an illegal address on an H100 (tools/ptx-sim/docs/conformance.md).
+    /// sequences got an illegal address on an H100 (tools/ptx-sim/docs/conformance.md). Tiles with few kernels also take only
+    /// these rows in the other family.
     pub const fn head_dims(&self) -> RangeInclusive<u32> {
         let columns = self.config.columns();
         match self.sequence {
             Sequence::Exact(_) => columns..=columns,
-            _ if self.config.uses_tensor_maps() => columns - panel_columns(columns) + 1..=columns,
+            _ if self.config.uses_tensor_maps() || columns > MOST_COLUMNS_OF_MANY_KERNELS => {
+                columns - panel_columns(columns) + 1..=columns
+            }
             Sequence::Any | Sequence::Packed => 1..=columns,
         }
     }

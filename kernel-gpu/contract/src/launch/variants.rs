@@ -167,6 +167,18 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d128_any_modified_64x64_pairs, fa512_sm90a_tma_bf16_d128_any_modified_64x64_pairs: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Any, Window, Modified;
             fa512_sm90a_tma_d128_packed_window_64x64, fa512_sm90a_tma_bf16_d128_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Packed, Window;
             fa512_sm90a_tma_d128_packed_modified_64x64, fa512_sm90a_tma_bf16_d128_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Packed, Window, Modified;
+            fa512_sm90a_tma_d192_any_full_64x64, fa512_sm90a_tma_bf16_d192_any_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 192 columns, persistent, overlap across strips }, Any, Full;
+            fa512_sm90a_tma_d192_any_causal_64x64, fa512_sm90a_tma_bf16_d192_any_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 192 columns, persistent, overlap across strips }, Any, Causal;
+            fa512_sm90a_tma_d192_any_modified_64x64, fa512_sm90a_tma_bf16_d192_any_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 192 columns, persistent, overlap across strips }, Any, Window, Modified;
+            fa512_sm90a_tma_d192_packed_full_64x64, fa512_sm90a_tma_bf16_d192_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 192 columns, persistent, overlap across strips }, Packed, Full;
+            fa512_sm90a_tma_d192_packed_causal_64x64, fa512_sm90a_tma_bf16_d192_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 192 columns, persistent, overlap across strips }, Packed, Causal;
+            fa512_sm90a_tma_d192_packed_modified_64x64, fa512_sm90a_tma_bf16_d192_packed_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 192 columns, persistent, overlap across strips }, Packed, Window, Modified;
+            fa512_sm90a_tma_d256_any_full_64x64, fa512_sm90a_tma_bf16_d256_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 256 columns, persistent, overlap across strips }, Any, Full;
+            fa512_sm90a_tma_d256_any_causal_64x64, fa512_sm90a_tma_bf16_d256_any_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 256 columns, persistent, overlap across strips }, Any, Causal;
+            fa512_sm90a_tma_d256_any_modified_64x64, fa512_sm90a_tma_bf16_d256_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 256 columns, persistent, overlap across strips }, Any, Window, Modified;
+            fa512_sm90a_tma_d256_packed_full_64x64, fa512_sm90a_tma_bf16_d256_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 256 columns, persistent, overlap across strips }, Packed, Full;
+            fa512_sm90a_tma_d256_packed_causal_64x64, fa512_sm90a_tma_bf16_d256_packed_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 256 columns, persistent, overlap across strips }, Packed, Causal;
+            fa512_sm90a_tma_d256_packed_modified_64x64, fa512_sm90a_tma_bf16_d256_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 256 columns, persistent, overlap across strips }, Packed, Window, Modified;
 
             fa512_sm80_s512_full_128x64, fa512_sm80_bf16_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Exact(512), Full;
             fa512_sm80_s512_causal_128x32, fa512_sm80_bf16_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Exact(512), Causal;
@@ -242,6 +254,18 @@ macro_rules! for_every_variant {
             fa512_sm80_d128_packed_causal_32x32, fa512_sm80_bf16_d128_packed_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Packed, Causal;
             fa512_sm80_d128_packed_window_64x32, fa512_sm80_bf16_d128_packed_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Packed, Window;
             fa512_sm80_d128_packed_modified_64x32, fa512_sm80_bf16_d128_packed_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Packed, Window, Modified;
+            fa512_sm80_d192_any_full_128x32, fa512_sm80_bf16_d192_any_full_128x32: Sm80 { 128 x 32, 8 warps, 2 stages, 192 columns }, Any, Full;
+            fa512_sm80_d192_any_causal_128x32, fa512_sm80_bf16_d192_any_causal_128x32: Sm80 { 128 x 32, 8 warps, 2 stages, 192 columns }, Any, Causal;
+            fa512_sm80_d192_any_modified_128x32, fa512_sm80_bf16_d192_any_modified_128x32: Sm80 { 128 x 32, 8 warps, 2 stages, 192 columns, rescale every step }, Any, Window, Modified;
+            fa512_sm80_d192_packed_full_128x32, fa512_sm80_bf16_d192_packed_full_128x32: Sm80 { 128 x 32, 8 warps, 2 stages, 192 columns }, Packed, Full;
+            fa512_sm80_d192_packed_causal_128x32, fa512_sm80_bf16_d192_packed_causal_128x32: Sm80 { 128 x 32, 8 warps, 2 stages, 192 columns }, Packed, Causal;
+            fa512_sm80_d192_packed_modified_128x32, fa512_sm80_bf16_d192_packed_modified_128x32: Sm80 { 128 x 32, 8 warps, 2 stages, 192 columns, rescale every step }, Packed, Window, Modified;
+            fa512_sm80_d256_any_full_128x16, fa512_sm80_bf16_d256_any_full_128x16: Sm80 { 128 x 16, 8 warps, 2 stages, 256 columns }, Any, Full;
+            fa512_sm80_d256_any_causal_128x16, fa512_sm80_bf16_d256_any_causal_128x16: Sm80 { 128 x 16, 8 warps, 2 stages, 256 columns }, Any, Causal;
+            fa512_sm80_d256_any_modified_128x16, fa512_sm80_bf16_d256_any_modified_128x16: Sm80 { 128 x 16, 8 warps, 2 stages, 256 columns, rescale every step }, Any, Window, Modified;
+            fa512_sm80_d256_packed_full_128x16, fa512_sm80_bf16_d256_packed_full_128x16: Sm80 { 128 x 16, 8 warps, 2 stages, 256 columns }, Packed, Full;
+            fa512_sm80_d256_packed_causal_128x16, fa512_sm80_bf16_d256_packed_causal_128x16: Sm80 { 128 x 16, 8 warps, 2 stages, 256 columns }, Packed, Causal;
+            fa512_sm80_d256_packed_modified_128x16, fa512_sm80_bf16_d256_packed_modified_128x16: Sm80 { 128 x 16, 8 warps, 2 stages, 256 columns, rescale every step }, Packed, Window, Modified;
         }
     };
 }

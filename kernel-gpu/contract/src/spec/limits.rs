@@ -4,7 +4,7 @@
 /// Longest sequence: the end of the last tile of Q, plus as many keys, must fit a signed 32-bit integer.
 pub const MAXIMUM_SEQUENCE: u32 = (1 << 30) - 512;
 /// Maximum columns of a row: those of the widest tiles.
-pub const MAXIMUM_HEAD_DIM: u32 = 128;
+pub const MAXIMUM_HEAD_DIM: u32 = 256;
 /// Maximum number of work items of a launch: blocks in the x dimension of a grid (CUDA C++ Programming Guide,
 /// "Technical Specifications").
 pub const MAXIMUM_WORK_ITEMS: u64 = (1 << 31) - 1;

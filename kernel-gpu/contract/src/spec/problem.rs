@@ -327,15 +327,15 @@ mod tests {
         let problem = |head_dim| Problem::new(SHAPE.with_head_dim(head_dim), Mask::Full, Layout::Bhsd);
         for head_dim in 0..=2 * MAXIMUM_HEAD_DIM {
             let is_accepted = problem(head_dim).is_ok();
-            assert_eq!(is_accepted, head_dim > 0 && head_dim % 8 == 0 && head_dim <= 128, "{head_dim}");
+            assert_eq!(is_accepted, head_dim > 0 && head_dim % 8 == 0 && head_dim <= MAXIMUM_HEAD_DIM, "{head_dim}");
         }
         let refused = |head_dim| message(problem(head_dim));
         assert_eq!(
             refused(68),
-            "head_dim is 68; it must be a multiple of 8 from 8 to 128: add 4 columns of zeros to Q, K and V, and give the scale"
+            "head_dim is 68; it must be a multiple of 8 from 8 to 256: add 4 columns of zeros to Q, K and V, and give the scale"
         );
-        assert_eq!(refused(0), "head_dim is 0; it must be a multiple of 8 from 8 to 128");
-        assert_eq!(refused(u32::MAX), "head_dim is 4294967295; it must be a multiple of 8 from 8 to 128");
+        assert_eq!(refused(0), "head_dim is 0; it must be a multiple of 8 from 8 to 256");
+        assert_eq!(refused(u32::MAX), "head_dim is 4294967295; it must be a multiple of 8 from 8 to 256");
     }
 
     #[test]

@@ -210,14 +210,19 @@ pub trait Accumulators: Sized {
     /// [`Accumulators::multiply_fragment`] with a B that has 8 more columns, for which `more` has the accumulators.
     ///
     /// # Safety
-    /// As for [`Accumulators::multiply_fragment`], and for `more` as for `self`.
+    /// As for [`Accumulators::multiply_fragment`], and for `more` as for `self`, which has fewer than 256 columns: a product has at most 256.
+    // Without a body of their own, 256 columns.
+    #[inline(always)]
     unsafe fn multiply_fragment_and<E: Element, B: Operand>(
         &mut self,
-        more: &mut FragmentC,
-        a: FragmentA,
-        b: B,
-        accumulate: bool,
-    );
+        _more: &mut FragmentC,
+        _a: FragmentA,
+        _b: B,
+        _accumulate: bool,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { core::hint::unreachable_unchecked() }
+    }
 }
 
 /// A `wgmma.mma_async` with `$columns` columns: `$mode` is how it uses the accumulators `$d`, `$a` the template of
@@ -266,9 +271,36 @@ macro_rules! four_more {
     };
 }
 
-/// Implements [`Accumulators`] for tiles of `$columns` columns, consisting of the fragments `$fragment…`, which `$last` makes `$all`.
+/// Implements [`Accumulators`] for tiles of `$columns` columns, consisting of the fragments `$fragment…`, which `$last` makes `$all`, if a
+/// product has so many.
 macro_rules! tile {
     ($columns:literal columns: $($fragment:literal)+; $all:literal: $last:literal) => {
+        tile! { @ $columns: $($fragment)+;
+            #[inline(always)]
+            unsafe fn multiply_fragment_and<E: Element, B: Operand>(
+                &mut self,
+                more: &mut FragmentC,
+                a: FragmentA,
+                b: B,
+                accumulate: bool,
+            ) {
+                // Named one by one, the registers stay what they are.
+                let mut all = [$(self[$fragment],)+ *more];
+                let d = bits_of(&mut all);
+                multiply!(
+                    $all, inout d, scale-d accumulate,
+                    "{{{}, {}, {}, {}}}" from reg32 a[0], reg32 a[1], reg32 a[2], reg32 a[3]; b, "" B;
+                    $($fragment)+ $last
+                );
+                $(self[$fragment] = all[$fragment];)+
+                *more = all[$last];
+            }
+        }
+    };
+    ($columns:literal columns: $($fragment:literal)+) => {
+        tile! { @ $columns: $($fragment)+; }
+    };
+    (@ $columns:literal: $($fragment:literal)+; $($multiply_fragment_and:tt)*) => {
         impl Accumulators for [FragmentC; $columns / 8] {
             #[inline(always)]
             unsafe fn multiply<E: Element, A: Operand, B: Operand>(a: A, b: B) -> Self {
@@ -295,25 +327,7 @@ macro_rules! tile {
                 );
             }
 
-            #[inline(always)]
-            unsafe fn multiply_fragment_and<E: Element, B: Operand>(
-                &mut self,
-                more: &mut FragmentC,
-                a: FragmentA,
-                b: B,
-                accumulate: bool,
-            ) {
-                // Named one by one, the registers stay what they are.
-                let mut all = [$(self[$fragment],)+ *more];
-                let d = bits_of(&mut all);
-                multiply!(
-                    $all, inout d, scale-d accumulate,
-                    "{{{}, {}, {}, {}}}" from reg32 a[0], reg32 a[1], reg32 a[2], reg32 a[3]; b, "" B;
-                    $($fragment)+ $last
-                );
-                $(self[$fragment] = all[$fragment];)+
-                *more = all[$last];
-            }
+            $($multiply_fragment_and)*
         }
     };
 }
@@ -323,6 +337,8 @@ tile!(32 columns: 0 1 2 3; 40: 4);
 tile!(64 columns: 0 1 2 3 4 5 6 7; 72: 8);
 tile!(96 columns: 0 1 2 3 4 5 6 7 8 9 10 11; 104: 12);
 tile!(128 columns: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; 136: 16);
+tile!(192 columns: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23; 200: 24);
+tile!(256 columns: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
 
 /// Registers used by products: accumulators or fragments of A.
 pub trait Registers {
@@ -334,7 +350,7 @@ pub trait Registers {
 impl<const FRAGMENTS: usize> Registers for [FragmentA; FRAGMENTS] {
     #[inline(always)]
     fn pin(&mut self) {
-        unrolled!(at most 16; for n in FRAGMENTS => {
+        unrolled!(at most 32; for n in FRAGMENTS => {
             let [a, b, c, d] = &mut self[n];
             // SAFETY: the assembly is only a comment. Volatile, so that it keeps its place among the surrounding instructions.
             unsafe {
@@ -353,7 +369,7 @@ impl<const FRAGMENTS: usize> Registers for [FragmentA; FRAGMENTS] {
 #[inline(always)]
 pub fn copied<const FRAGMENTS: usize>(fragments: [FragmentA; FRAGMENTS]) -> [FragmentA; FRAGMENTS] {
     let mut copies = [[0; 4]; FRAGMENTS];
-    unrolled!(at most 16; for n in FRAGMENTS => {
+    unrolled!(at most 32; for n in FRAGMENTS => {
         unrolled!(at most 4; for i in 4 => {
             // SAFETY: the assembly only moves registers. Volatile, so that it stays after the preceding wait.
             unsafe { asm!("mov.b32 {}, {};", out(reg32) copies[n][i], in(reg32) fragments[n][i], options(nomem, nostack)) };

@@ -119,7 +119,7 @@ pub fn probabilities_of_row<const N_TILES: usize>(
 /// Multiplies part `r` (row g or g + 8) of a strip of O by `factor`.
 #[inline(always)]
 pub fn rescale_row<K: Kernel>(strip: &mut OutputStrip<K>, r: usize, factor: f32) {
-    unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
+    unrolled!(at most 32; for n in K::HeadDim::N_TILES => {
         strip.all_mut()[n][2 * r] *= factor;
         strip.all_mut()[n][2 * r + 1] *= factor;
     });

@@ -50,6 +50,8 @@ head_dims! {
     1 panels of 64 columns, Swizzle128;
     3 panels of 32 columns, Swizzle64;
     2 panels of 64 columns, Swizzle128;
+    3 panels of 64 columns, Swizzle128;
+    4 panels of 64 columns, Swizzle128;
 }
 
 /// An array of fragments, kept in registers.

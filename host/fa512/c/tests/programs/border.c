@@ -65,9 +65,9 @@ int main(void) {
     problem.size = (size_t)-1;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("size is 18446744073709551615"));
     problem = acceptable(), problem.head_dim = 0;
-    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("head_dim is 0; it must be a multiple of 8 from 8 to 128"));
-    problem = acceptable(), problem.head_dim = 136, problem.batch = 0;
-    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("head_dim is 136; it must be a multiple of 8 from 8 to 128"));
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("head_dim is 0; it must be a multiple of 8 from 8 to 256"));
+    problem = acceptable(), problem.head_dim = 264, problem.batch = 0;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("head_dim is 264; it must be a multiple of 8 from 8 to 256"));
     problem = acceptable(), problem.dtype = 7;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("dtype is 7; it must be FA512_FLOAT16 (0) or FA512_BFLOAT16 (1)"));
     problem = acceptable(), problem.mask = 3;

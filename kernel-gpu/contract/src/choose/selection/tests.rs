@@ -5,6 +5,7 @@ use crate::choose::cost::{Constants, KernelClass, LastRound, Placement, SHIPPED}
 use crate::launch::variants::VARIANTS;
 use crate::schedule::tile::{Configuration, Sm80, Sm90Tma};
 use crate::spec::config::{Element, Family, Mask, Scores, Sequence};
+use crate::spec::limits::MAXIMUM_HEAD_DIM;
 use crate::spec::packing::Packing;
 use crate::spec::problem::{ScoreMod, Shape, Slopes, Window};
 use crate::spec::tensor::Strides;
@@ -350,4 +351,43 @@ fn a_workspace_is_used_where_it_is_provided_and_worth_it() {
     let choice = super::choose(all, SHIPPED, &problem, &hopper, Workspace::Provided);
     let plan = choice.unwrap_or_else(|none| panic!("{none}")).plan;
     assert_eq!((plan.variant().family(), plan.workspace_bytes()), (Family::Sm90a, 0), "clusters need none");
+}
+
+/// Problems with rows of `head_dim` elements: every mask, type, packed or not, scores changed or not.
+fn of_rows(head_dim: u32) -> impl Iterator<Item = Problem> {
+    let shape = Shape::new(1, 4, 300).with_head_dim(head_dim);
+    let capped = ScoreMod { softcap: Some(30.0), ..ScoreMod::NONE };
+    [Mask::Full, Mask::Causal, Mask::Window].into_iter().flat_map(move |mask| {
+        let window = Window { left: Some(9), right: Some(0) };
+        let problem = Problem::new(shape, mask, Layout::Bshd).unwrap();
+        let problem = if mask == Mask::Window { problem.with_window(window) } else { problem };
+        Element::ALL.into_iter().flat_map(move |element| {
+            let problem = problem.with_element(element);
+            let packed = problem.packed(Packing::new(3, 200)).unwrap();
+            [problem, packed].into_iter().flat_map(move |of| [of, of.with_score_mod(capped).unwrap()])
+        })
+    })
+}
+
+#[test]
+fn rows_of_any_size_are_computed_on_every_gpu_in_the_narrowest_tiles_of_a_family() {
+    for (architecture, kib) in [(80, 163), (86, 99), (89, 99), (90, 227), (100, 227), (120, 99)] {
+        let gpu =
+            Gpu { shared_bytes_per_block: kib * 1024, ..gpu("a model without constants of its own", architecture) };
+        for head_dim in (8..=MAXIMUM_HEAD_DIM).step_by(8) {
+            for (problem, costs) in of_rows(head_dim).flat_map(|of| [(of, SHIPPED), (of, &[])]) {
+                let choice = choose(VARIANTS.iter().copied(), costs, &problem, &gpu, Workspace::Provided);
+                let config = choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().config;
+                let columns = config.columns();
+                let expected = match head_dim {
+                    ..=128 => 32..=128,
+                    129..=192 => 192..=192,
+                    _ => 256..=256,
+                };
+                assert!(expected.contains(&columns), "{columns} columns for rows of {head_dim} on sm_{architecture}");
+                // Until their times are known, the family made for the GPU comes first.
+                assert!(head_dim <= 128 || config.uses_tensor_maps() == (architecture == 90), "{head_dim}: {config:?}");
+            }
+        }
+    }
 }

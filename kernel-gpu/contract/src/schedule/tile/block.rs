@@ -99,7 +99,7 @@ pub(super) const fn accumulator_registers(columns: u32, fragments: u32, strips: 
 /// Checks that there are kernels with this many columns.
 pub(super) const fn check_columns(columns: u32) -> Result<(), Rejection> {
     match columns {
-        32 | 64 | 96 | 128 => Ok(()),
+        32 | 64 | 96 | 128 | 192 | 256 => Ok(()),
         _ => Err(Rejection::Columns),
     }
 }

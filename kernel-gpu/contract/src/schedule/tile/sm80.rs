@@ -14,6 +14,8 @@ const SCORES: u32 = 8;
 const FEWEST_WARPS_OF_PARTS: u32 = 4;
 /// Maximum columns of O of one of its warps, over all strips.
 const MOST_COLUMNS_OF_PARTS: u32 = 128;
+/// Maximum columns of Q that a warp keeps in registers.
+const MOST_COLUMNS_OF_QUERIES: u32 = 128;
 /// Maximum number of unrolled 16-key steps.
 const LONGEST_UNROLL: u32 = 8;
 /// Maximum number of strips of 16 rows by 16 keys whose scores a warp holds at once. With more, ptxas finds slower code for the main loop.
@@ -101,6 +103,11 @@ impl Sm80 {
         if self.unroll == 0 { self.block_n / self.key_groups / MMA_K } else { self.unroll }
     }
 
+    /// Whether fragments of Q are read from shared memory for each product, and not kept in registers.
+    pub const fn reads_queries_again(self) -> bool {
+        self.columns > MOST_COLUMNS_OF_QUERIES
+    }
+
     /// Number of 16-key steps whose scores a warp holds at once while its shifts follow the row maxima. O is rescaled once for all of
     /// them. As many as there are registers for, beside O and half of the fragments of Q, which are loaded again.
     pub const fn k_steps_together(self) -> usize {
@@ -131,7 +138,8 @@ impl Sm80 {
     /// Registers of one thread for the accumulators of scores, row sums and output, and for the fragments of Q; a lower bound.
     pub const fn accumulator_registers(self) -> u32 {
         let strips = self.m_tiles() as u32;
-        accumulator_registers(self.columns, strips.saturating_mul(self.columns / MMA_K), strips, MMA_K / MMA_N + 1)
+        let queries = if self.reads_queries_again() { 1 } else { self.columns / MMA_K };
+        accumulator_registers(self.columns, strips.saturating_mul(queries), strips, MMA_K / MMA_N + 1)
     }
 
     /// Whether its blocks can leave [parts](crate::schedule::parts): they have enough warps to combine them, which exchange what they have combined in

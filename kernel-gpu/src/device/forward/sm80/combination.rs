@@ -23,7 +23,7 @@ pub fn store_strip<K: Sm80Kernel>(
     mut store: impl FnMut(u32, FragmentC),
 ) {
     store(0, [shift[0], shift[1], sum[0], sum[1]]);
-    unrolled!(at most 16; for n in K::HeadDim::N_TILES => { store((n as u32 + 1) * FRAGMENT_BYTES, output.all()[n]) });
+    unrolled!(at most 32; for n in K::HeadDim::N_TILES => { store((n as u32 + 1) * FRAGMENT_BYTES, output.all()[n]) });
 }
 
 /// Factors on the rows of two parts of O that are added: 2^(mᵢ − m).

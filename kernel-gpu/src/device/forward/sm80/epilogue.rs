@@ -132,7 +132,7 @@ unsafe fn exchange_strip<K: Kernel>(
 ) {
     unrolled!(at most 2; for r in ROWS_PER_LANE => {
         let row = lane.row(first_row, 0, r);
-        unrolled!(at most 4; for quad in const { K::HeadDim::N_TILES / QUAD as usize } => {
+        unrolled!(at most 8; for quad in const { K::HeadDim::N_TILES / QUAD as usize } => {
             // SAFETY: warp together; a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe {
                 let first = quad * QUAD as usize;
@@ -249,7 +249,7 @@ unsafe fn write_row<K: Kernel, const BLOCK_M: u32>(
     row: u32,
     lane: Lane,
 ) {
-    unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
+    unrolled!(at most 32; for n in K::HeadDim::N_TILES => {
         let address = tile.chunk(row, n as u32) + lane.pair_column() * 2;
         // SAFETY: two elements of a chunk, 4-byte aligned; no other thread accesses them.
         unsafe { memory::store_shared_4(address, pack_pair::<K>(strip.all()[n], r)) };

@@ -13,6 +13,8 @@ pub trait Sm80Kernel: Kernel {
     const TILE: Sm80;
     /// Number of warp groups that share the keys of a step.
     const GROUPS: u32 = Self::TILE.key_groups;
+    /// Whether fragments of Q are read from shared memory for each product: beside a wide O there are no registers for them.
+    const SHARED_QUERIES: bool = Self::TILE.reads_queries_again();
     /// Whether every row attends to all keys.
     const ALL_KEYS: bool = Self::Mask::ALL_KEYS;
     /// Whether blocks leave parts of an item if they are asked to ([`contract::parts`]).

@@ -106,7 +106,7 @@ unsafe fn add<K: Sm80Kernel, const M_TILES: usize>(
         // SAFETY: the chunk was written for this lane.
         let [a, b, c, d] = unsafe { memory::load_shared_four(place) };
         let weights = add_softmax((&mut softmax.shift[m], &mut softmax.sum[m]), ([a, b], [c, d]));
-        unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
+        unrolled!(at most 32; for n in K::HeadDim::N_TILES => {
             // SAFETY: as above.
             let part = unsafe { memory::load_shared_four(place + (n as u32 + 1) * FRAGMENT_BYTES) };
             add_fragment(&mut output[m].all_mut()[n], part, weights);

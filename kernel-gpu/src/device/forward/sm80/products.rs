@@ -33,7 +33,7 @@ pub unsafe fn load_queries<K: Kernel, const ROWS: u32, const M_TILES: usize>(
     // SAFETY: chunks of the tile; the caller has the warp together.
     unsafe {
         unrolled!(at most 4; for m in M_TILES => {
-            unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
+            unrolled!(at most 16; for k in K::HeadDim::K_STEPS => {
                 let address = Tile::<K, ROWS>::relative_chunk(first, m as u32 * MMA_M, k as u32 * CHUNKS_PER_K_STEP);
                 queries[m].all_mut()[k] = ldmatrix::load_4(address);
             });
@@ -57,12 +57,42 @@ pub unsafe fn scores<K: Kernel, const BLOCK_N: u32, const M_TILES: usize>(
     let first = keys.chunk(lane.index / 16 * 8 + lane.index % 8, lane.index / 8 % 2);
     // SAFETY: chunks of the tile; the caller has the warp together.
     unsafe {
-        unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
+        unrolled!(at most 16; for k in K::HeadDim::K_STEPS => {
             let address = Tile::<K, BLOCK_N>::relative_chunk(first, part * MMA_K, k as u32 * CHUNKS_PER_K_STEP);
             let [b0, b1, b2, b3] = ldmatrix::load_4(address);
             unrolled!(at most 4; for m in M_TILES => {
                 mma::multiply_accumulate::<K::Element>(&mut scores[m][0], queries[m].all()[k], [b0, b1]);
                 mma::multiply_accumulate::<K::Element>(&mut scores[m][1], queries[m].all()[k], [b2, b3]);
+            });
+        });
+    }
+    scores
+}
+
+/// [`scores`] with fragments of Q that are loaded one by one, from the rows of `tile` from `warp_row` on: beside a wide O there are no
+/// registers for all of them.
+///
+/// # Safety
+/// Warp together, after both tiles were copied and a barrier.
+#[inline(always)]
+pub unsafe fn scores_of_shared<K: Kernel, const ROWS: u32, const BLOCK_N: u32, const M_TILES: usize>(
+    (tile, warp_row): (Tile<K, ROWS>, u32),
+    (keys, part): (Tile<K, BLOCK_N>, u32),
+    lane: Lane,
+) -> Scores<M_TILES, 2> {
+    let mut scores = [[[0.0; 4]; 2]; M_TILES];
+    let first_query = tile.chunk(warp_row + lane.index % 16, lane.index / 16);
+    let first_key = keys.chunk(lane.index / 16 * 8 + lane.index % 8, lane.index / 8 % 2);
+    // SAFETY: chunks of the tiles; the caller has the warp together.
+    unsafe {
+        unrolled!(at most 16; for k in K::HeadDim::K_STEPS => {
+            let chunks = k as u32 * CHUNKS_PER_K_STEP;
+            let [b0, b1, b2, b3] =
+                ldmatrix::load_4(Tile::<K, BLOCK_N>::relative_chunk(first_key, part * MMA_K, chunks));
+            unrolled!(at most 4; for m in M_TILES => {
+                let query = ldmatrix::load_4(Tile::<K, ROWS>::relative_chunk(first_query, m as u32 * MMA_M, chunks));
+                mma::multiply_accumulate::<K::Element>(&mut scores[m][0], query, [b0, b1]);
+                mma::multiply_accumulate::<K::Element>(&mut scores[m][1], query, [b2, b3]);
             });
         });
     }
@@ -84,7 +114,7 @@ pub unsafe fn accumulate_output<K: Kernel, const BLOCK_N: u32, const M_TILES: us
     let first = values.chunk(lane.index % 16, lane.index / 16);
     // SAFETY: chunks of the tile; the caller has the warp together.
     unsafe {
-        unrolled!(at most 8; for pair in const { K::HeadDim::N_TILES / 2 } => {
+        unrolled!(at most 16; for pair in const { K::HeadDim::N_TILES / 2 } => {
             let address = Tile::<K, BLOCK_N>::relative_chunk(first, part * MMA_K, pair as u32 * 2);
             let [b0, b1, b2, b3] = ldmatrix::load_4_transposed(address);
             unrolled!(at most 4; for m in M_TILES => {

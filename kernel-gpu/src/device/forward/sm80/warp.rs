@@ -76,7 +76,7 @@ impl<K: Sm80Kernel, const M_TILES: usize> Accumulators<K, M_TILES> {
     }
 }
 
-/// Q of a warp, in shared memory and, unless `SHARED_QUERIES`, in registers.
+/// Q of a warp, in shared memory and, unless [`Sm80Kernel::SHARED_QUERIES`], in registers.
 struct Queries<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> {
     fragments: QueryFragments<K, M_TILES>,
     tile: Tile<K, BLOCK_M>,
@@ -91,8 +91,11 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
     /// Warp together, after the tile was copied and a barrier.
     #[inline(always)]
     unsafe fn load(tile: Tile<K, BLOCK_M>, warp_row: u32, lane: Lane) -> Self {
-        // SAFETY: warp together, and Q has arrived.
-        let fragments = unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(tile, warp_row, lane) };
+        let fragments = match K::SHARED_QUERIES {
+            true => [Fragments::zeros(); M_TILES],
+            // SAFETY: warp together, and Q has arrived.
+            false => unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(tile, warp_row, lane) },
+        };
         Self { fragments, tile, warp_row, lane }
     }
 
@@ -110,9 +113,33 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
     #[inline(always)]
     unsafe fn beside_scores(&self) -> QueryFragments<K, M_TILES> {
         match K::RESCALE_THRESHOLD {
+            _ if K::SHARED_QUERIES => self.fragments(),
             0 => self.fragments(),
             // SAFETY: `load` was called, so the tile is there; the whole warp is here.
             _ => unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(self.tile, self.warp_row, self.lane) },
+        }
+    }
+
+    /// S = Q·Kᵀ for part `keys`, 16 keys of a tile, with these `fragments`.
+    ///
+    /// # Safety
+    /// Warp together; the tile of keys is complete and visible.
+    #[inline(always)]
+    unsafe fn scores<const BLOCK_N: u32>(
+        &self,
+        fragments: &QueryFragments<K, M_TILES>,
+        keys: (Tile<K, BLOCK_N>, u32),
+        lane: Lane,
+    ) -> Scores<M_TILES, 2> {
+        // SAFETY: warp together; K is complete, and Q since `load`.
+        unsafe {
+            match K::SHARED_QUERIES {
+                true => {
+                    let rows = (self.tile, self.warp_row);
+                    products::scores_of_shared::<K, BLOCK_M, BLOCK_N, M_TILES>(rows, keys, lane)
+                }
+                false => products::scores::<K, BLOCK_N, M_TILES>(fragments, keys, lane),
+            }
         }
     }
 }
@@ -211,7 +238,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     ) -> Guess<M_TILES> {
         // SAFETY: warp together; K is complete.
         unsafe {
-            let all = products::scores::<K, BLOCK_N, M_TILES>(&self.queries.fragments(), (keys, 0), self.lane);
+            let all = self.queries.scores(&self.queries.fragments(), (keys, 0), self.lane);
             let mut attended = all;
             let rows = (self.first_row, Self::ROWS);
             apply_mask::<K, M_TILES, 2>(self.args, &mut attended, rows, 0, first_key, length, self.lane);
@@ -307,7 +334,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         length: u32,
     ) -> Scores<M_TILES, 2> {
         // SAFETY: warp together; K is complete.
-        let mut scores = unsafe { products::scores::<K, BLOCK_N, M_TILES>(&self.queries.fragments(), keys, self.lane) };
+        let mut scores = unsafe { self.queries.scores(&self.queries.fragments(), keys, self.lane) };
         if MASKED {
             let lane = self.lane.recomputed();
             mask_scores::<K::Mask, M_TILES, 2>(self.args, &mut scores, self.first_row, first_key, length, lane);
@@ -376,7 +403,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
             unrolled!(at most 4; for k in TOGETHER => {
                 let place = Place { first_key: place.first_key + k as u32 * MMA_K, ..place };
                 let fetched = score_mod.fetch::<K::Element, M_TILES, 2>(args, place, lane);
-                scores[k] = products::scores::<K, BLOCK_N, M_TILES>(&queries, (keys, part + k as u32), lane);
+                scores[k] = self.queries.scores(&queries, (keys, part + k as u32), lane);
                 score_mod.apply::<K::Element, M_TILES, 2>(args, &mut scores[k], fetched, place, lane);
                 apply_mask::<K, M_TILES, 2>(args, &mut scores[k], rows, 0, place.first_key, place.kv_length, lane);
             });

@@ -66,7 +66,8 @@ impl<K: TmaKernel> Part<K> {
 
     /// Threads that combine a row of `parts` parts.
     const fn row_threads(parts: usize) -> u32 {
-        if parts > USUAL_PARTS && Self::QUADS_PER_ROW.is_multiple_of(16) { 16 } else { 8 }
+        let is_wide = Self::QUADS_PER_ROW > 8 * MOST_QUADS as u32;
+        if is_wide || parts > USUAL_PARTS && Self::QUADS_PER_ROW.is_multiple_of(16) { 16 } else { 8 }
     }
 
     /// Quads of a row that each of them combines.
@@ -74,10 +75,14 @@ impl<K: TmaKernel> Part<K> {
         (Self::QUADS_PER_ROW / Self::row_threads(parts)) as usize
     }
 
-    /// Rows that a thread combines at once: all of its own, where the number of blocks divides them.
+    /// Rows that a thread combines at once: all of its own, where the number of blocks divides them and they are few.
     const fn rows_at_once(parts: usize) -> usize {
         let rows = Self::ROWS * Self::row_threads(parts) / Self::THREADS / parts as u32;
-        if rows == 0 { 1 } else { rows as usize }
+        match rows as usize {
+            0 => 1,
+            rows if rows > MOST_ROWS => MOST_ROWS,
+            rows => rows,
+        }
     }
 
     /// Distance between the first quad of a thread and quad `number`, bytes.
@@ -119,7 +124,7 @@ pub unsafe fn publish_part<K: TmaKernel>(output: &OutputStrip<K>, memory: Memory
     unrolled!(at most 2; for r in ROWS_PER_LANE => {
         let row = strip * ROWS + lane.row(epilogue::warp_row(lane), 0, r);
         let first = Part::<K>::address(memory, row, lane.pair_column());
-        unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
+        unrolled!(at most 32; for n in K::HeadDim::N_TILES => {
             let fragment = output.all()[n];
             let address = first + n as u32 * MMA_N * F32_BYTES;
             // SAFETY: two elements of the warp's own rows, 8-byte aligned.

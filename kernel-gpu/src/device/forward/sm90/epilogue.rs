@@ -77,7 +77,7 @@ pub unsafe fn write_statistics<K: TmaKernel>(
 unsafe fn normalise_to<K: TmaKernel>(tile: Rows<K>, output: &OutputStrip<K>, normalisers: Normalisers, lane: Lane) {
     // Lane l gives the address of row l mod 16 of 8-column tile l / 16.
     let first_chunk = tile.chunk(warp_row(lane) + lane.index % MMA_M, lane.index / MMA_M);
-    unrolled!(at most 8; for pair in const { K::HeadDim::N_TILES / 2 } => {
+    unrolled!(at most 16; for pair in const { K::HeadDim::N_TILES / 2 } => {
         let [upper_left, lower_left] = normalised::<K>(output.all()[2 * pair], normalisers);
         let [upper_right, lower_right] = normalised::<K>(output.all()[2 * pair + 1], normalisers);
         let matrices = [upper_left, lower_left, upper_right, lower_right];

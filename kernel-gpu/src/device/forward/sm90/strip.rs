@@ -213,7 +213,7 @@ impl<K: ComposedKernel> StripRegisters<K> {
         // SAFETY: after the fence; Q and K have arrived and are not overwritten.
         unsafe {
             self.scores = [<[FragmentC; N_TILES]>::multiply::<K::Element, _, _>(step.strip.queries, step.keys)];
-            unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
+            unrolled!(at most 16; for k in K::HeadDim::K_STEPS => {
                 if k != 0 {
                     self.scores[0].multiply_accumulate::<K::Element, _, _>(step.strip.queries.step(k), step.keys.step(k));
                 }
@@ -419,6 +419,7 @@ impl<K: ComposedKernel<Softmax = AddedSums<K>>> StripRegisters<K> {
     #[inline(always)]
     pub fn apply_rescale(&mut self, Rescale { is_due, factors }: Rescale) {
         if is_due != 0 {
+            hidden::branch();
             unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row::<K>(&mut self.output, r, factors[r]) });
         }
         self.probabilities = probabilities::pack::<K::Element, N_TILES, K_STEPS>(&self.scores);
