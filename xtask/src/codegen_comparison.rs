@@ -1,16 +1,16 @@
 //! What the kernels cost by both code generators: a record, and the tables of docs/results/rust-cuda.md that are made of it.
 //!
-//! The record names the PTX that it is of by hash, and times are taken only from records of `fa512 bench` on that PTX, or on
-//! that of the record before it: the page says which. A test compares the page with the record, and the record with the PTX of
-//! the checkout.
+//! The record names the PTX that it is of by hash. Times are those of `fa512 entries`; the page says so if they are of other PTX. A test
+//! compares the page with the records, and the record with the PTX of the checkout.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
-use contract::variants::VARIANTS;
+use anyhow::{Context, Result};
+use contract::config::Family;
+use contract::variants::{VARIANTS, Variant};
 use ptx_text::lines::without_locations;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,17 +22,18 @@ use crate::sass::Disassembler;
 
 /// Folder of the records.
 const FOLDER: &str = "docs/results/rust-cuda";
-/// The record, in [`FOLDER`].
-const FILE: &str = "entries.json";
+/// The record, in [`FOLDER`]: a [`Header`], then a [`Line`] per entry. The other files there are those of `fa512 entries`.
+const FILE: &str = "costs.jsonl";
 /// The page with the tables.
 const PAGE: &str = "docs/results/rust-cuda.md";
 /// What stands before and behind the tables in the page.
 const MARKS: [&str; 2] = ["<!-- cargo xtask codegens: -->\n", "<!-- : cargo xtask codegens -->"];
 /// Stands in the page while the kernels are others than those of the record.
 const STALE: &str = "**The kernels have changed since these tables were made.**\n";
-
-/// Stands before the times while they are of kernels that have changed.
-const OLD_TIMES: &str = "**The times are from earlier kernels. The present ones have not been timed.**\n";
+/// Behind the name of a file of PTX in the page, if its entries were timed before it changed.
+const OLD_TIMES: &str = "was timed before it changed.**\n";
+/// So many entries are listed of those that are slowest and fastest by Rust-CUDA.
+const LISTED: usize = 8;
 
 /// A PTX file, by its text and by its instructions: line directives change with every line of a comment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +49,7 @@ impl Hashes {
 }
 
 /// What an entry costs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Cost {
     /// Of a thread.
     registers: u32,
@@ -60,40 +61,14 @@ struct Cost {
     main_loop: usize,
 }
 
-/// What one code generator made.
+/// The compiler of one side, and its files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Side {
     version: String,
-    files: Files,
-    entries: BTreeMap<String, Cost>,
+    files: BTreeMap<String, Hashes>,
 }
 
 impl Side {
-    fn measure(folder: &PtxFolder, disassembler: &Disassembler, scratch: &Path) -> Result<Self> {
-        let version = folder.manifest.code_generator.version.clone();
-        let mut side = Self { version, files: BTreeMap::new(), entries: BTreeMap::new() };
-        for module in &folder.manifest.modules {
-            let path = folder.path.join(&module.file);
-            side.files.insert(module.file.clone(), Hashes::of(&read(&path)?));
-            let family = module.entries.first().context("a module without entries")?.family();
-            let mut sass = disassembler.mixes(&path, family, scratch)?;
-            for entry in &module.entries {
-                let mut resources = entry.resources.iter();
-                let resources = resources.find(|resources| resources.architecture == disassembler.architecture);
-                let resources = resources.with_context(|| format!("ptxas said nothing of {}", entry.name))?;
-                let sass = sass.remove(&entry.name).with_context(|| format!("{} has no SASS", entry.name))?;
-                let cost = Cost {
-                    registers: resources.registers,
-                    spills: resources.spill_stores + resources.spill_loads,
-                    sass: sass.all.values().sum(),
-                    main_loop: sass.main_loop.values().sum(),
-                };
-                side.entries.insert(entry.name.clone(), cost);
-            }
-        }
-        Ok(side)
-    }
-
     /// Whether the PTX in `folder` has other instructions. One by another compiler does not say.
     fn is_stale(&self, folder: &Path) -> Result<bool> {
         let manifest: Value = serde_json::from_str(&read(&folder.join(contract::manifest::FILE_NAME))?)?;
@@ -109,184 +84,276 @@ impl Side {
     }
 }
 
-/// What both made, rustc first.
+/// What was compared, rustc first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+struct Header {
     ptxas: String,
     architecture: u32,
     sides: [Side; 2],
-    /// The PTX that was timed, where it is older.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    timed: Option<[Files; 2]>,
 }
 
-/// PTX files by their names.
-type Files = BTreeMap<String, Hashes>;
-
-/// The comparisons in a record of `fa512 bench`.
-struct Times {
-    /// Rows of the table.
-    rows: Vec<String>,
-    /// Whether they are of [`Record::timed`].
-    are_old: bool,
+/// An entry by both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Line {
+    entry: String,
+    costs: [Cost; 2],
 }
 
-/// The names of the code generators, in the order of [`Record::sides`].
+/// What both made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    header: Header,
+    lines: Vec<Line>,
+}
+
+/// The names of the code generators, in the order of [`Header::sides`].
 const NAMES: [&str; 2] = ["rustc", "Rust-CUDA"];
+
+/// The first line of a record of `fa512 entries`, as far as it is needed here.
+#[derive(Deserialize)]
+struct Timed {
+    gpu: String,
+    driver: String,
+    sides: [TimedSide; 2],
+}
+
+#[derive(Deserialize)]
+struct TimedSide {
+    files: BTreeMap<String, String>,
+}
+
+/// A further line of it.
+#[derive(Clone, Debug, Deserialize)]
+struct Pair {
+    entry: String,
+    problem: String,
+    us: [f64; 2],
+    ratio: f64,
+    interval: [f64; 2],
+}
+
+/// The pairs of all records of times.
+#[derive(Default)]
+struct Times {
+    gpu: String,
+    pairs: Vec<Pair>,
+    /// Files of the record that have changed since their entries were timed.
+    old: BTreeSet<String>,
+}
 
 impl Record {
     /// What `folders`, by rustc and by Rust-CUDA, cost.
     pub fn measure(folders: [&PtxFolder; 2], disassembler: &Disassembler, scratch: &Path) -> Result<Self> {
-        let [rustc, rust_cuda] = folders.map(|folder| Side::measure(folder, disassembler, scratch));
+        let [mut rustc, mut rust_cuda] = [BTreeMap::new(), BTreeMap::new()];
+        let sides = [
+            measure_side(folders[0], disassembler, scratch, &mut rustc)?,
+            measure_side(folders[1], disassembler, scratch, &mut rust_cuda)?,
+        ];
         let Disassembler { ptxas, architecture, .. } = disassembler;
-        Ok(Self { ptxas: ptxas.version.clone(), architecture: *architecture, sides: [rustc?, rust_cuda?], timed: None })
+        let header = Header { ptxas: ptxas.version.clone(), architecture: *architecture, sides };
+        let both = VARIANTS.iter().filter_map(|Variant { entry, .. }| {
+            let costs = [*rustc.get(*entry)?, *rust_cuda.get(*entry)?];
+            Some(Line { entry: (*entry).to_owned(), costs })
+        });
+        Ok(Self { lines: both.collect(), header })
     }
 
     fn read(workspace: &Workspace) -> Result<Self> {
         let path = workspace.root().join(FOLDER).join(FILE);
-        serde_json::from_str(&read(&path)?).with_context(|| format!("{} is not understood", path.display()))
+        let text = read(&path)?;
+        let mut lines = text.lines();
+        let context = || format!("{} is not understood", path.display());
+        let header = serde_json::from_str(lines.next().unwrap_or_default()).with_context(context)?;
+        let lines = lines.map(serde_json::from_str).collect::<serde_json::Result<_>>().with_context(context)?;
+        Ok(Self { header, lines })
     }
 
-    /// Writes the record and the tables of the page, and returns the tables. Times that are of the record before stay.
-    pub fn write(mut self, workspace: &Workspace) -> Result<String> {
-        let before = Self::read(workspace)?;
-        self.timed = Some(before.timed.unwrap_or_else(|| before.sides.map(|side| side.files)));
-        if !self.times(workspace)?.iter().any(|times| times.are_old) {
-            self.timed = None;
+    /// Writes the record and the tables of the page, and returns the tables.
+    pub fn write(&self, workspace: &Workspace) -> Result<String> {
+        let mut text = serde_json::to_string(&self.header)? + "\n";
+        for line in &self.lines {
+            text += &(serde_json::to_string(line)? + "\n");
         }
-        let mut text = serde_json::to_string_pretty(&self)?;
-        text.push('\n');
         write_atomically(&workspace.root().join(FOLDER).join(FILE), text.as_bytes())?;
-        let tables = self.tables(workspace)?;
+        let tables = self.tables(&self.times(workspace)?)?;
         put(workspace, &tables)?;
         Ok(tables)
     }
 
     /// The tables as they stand in the page.
-    fn tables(&self, workspace: &Workspace) -> Result<String> {
-        let [rustc, rust_cuda] = &self.sides;
+    fn tables(&self, times: &Times) -> Result<String> {
+        let Header { ptxas, architecture, sides: [rustc, rust_cuda] } = &self.header;
         let mut text = format!(
-            "{}; {}. Registers per thread, and SASS instructions of the whole entry and of its main loop, by ptxas {} for \
-             sm_{}. {}\n\n",
+            "{}; {}. Registers per thread and SASS instructions by ptxas {ptxas} for sm_{architecture}. {} Times on {}.\n\n",
             rustc.version,
             rust_cuda.version,
-            self.ptxas,
-            self.architecture,
-            self.spills()
+            self.spills(),
+            if times.pairs.is_empty() { "no GPU" } else { &times.gpu },
         );
-        let mut header = "| entry |".to_owned();
-        for what in ["registers", "SASS", "main loop"] {
-            NAMES.iter().for_each(|name| header += &format!(" {what}, {name} |"));
+        for file in &times.old {
+            writeln!(text, "**{file} {OLD_TIMES}")?;
         }
-        writeln!(text, "{header}\n|---|--:|--:|--:|--:|--:|--:|")?;
-        let mut missing = 0;
-        for name in VARIANTS.iter().map(|variant| variant.entry) {
-            let costs = self.sides.each_ref().map(|side| side.entries.get(name));
-            let [Some(a), Some(b)] = costs else {
-                missing += 1;
-                continue;
-            };
-            writeln!(
-                text,
-                "| `{name}` | {} | {} | {} | {} | {} | {} |",
-                a.registers, b.registers, a.sass, b.sass, a.main_loop, b.main_loop
-            )?;
+        writeln!(
+            text,
+            "| kernels | entries | registers | SASS | main loop | entries timed | time | lowest | highest |\n\
+             |---|--:|--:|--:|--:|--:|--:|--:|--:|"
+        )?;
+        for (family, name) in [(Family::Sm80, "sm_80"), (Family::Sm90a, "sm_90a")] {
+            for columns in [32, 64, 96, 128, 192, 256] {
+                let is_of = |variant: &Variant<'_>| variant.family() == family && variant.config.columns() == columns;
+                self.write_row(&mut text, &format!("{name}, D = {columns}"), times, is_of)?;
+            }
         }
-        if missing > 0 {
-            writeln!(text, "\n{missing} of {} entries are newer than this record.", VARIANTS.len())?;
+        self.write_row(&mut text, "all", times, |_| true)?;
+        if !times.pairs.is_empty() {
+            self.write_pairs(&mut text, &times.pairs)?;
         }
-        let times = self.times(workspace)?;
-        if times.is_empty() {
-            return Ok(text + "\nNo times of this PTX are on record.\n");
+        Ok(text)
+    }
+
+    /// The geometric means of Rust-CUDA over rustc, of the entries that `is_of` picks.
+    fn write_row(
+        &self,
+        text: &mut String,
+        name: &str,
+        times: &Times,
+        is_of: impl Fn(&Variant<'_>) -> bool,
+    ) -> Result<()> {
+        let names: Vec<&str> = VARIANTS.iter().filter(|variant| is_of(variant)).map(|variant| variant.entry).collect();
+        let lines: Vec<&Line> = self.lines.iter().filter(|line| names.contains(&line.entry.as_str())).collect();
+        let cost = |of: fn(&Cost) -> f64| {
+            mean(lines.iter().map(|Line { costs: [rustc, rust_cuda], .. }| of(rust_cuda) / of(rustc)))
+        };
+        let ratios: Vec<f64> =
+            times.pairs.iter().filter(|pair| names.contains(&pair.entry.as_str())).map(|pair| pair.ratio).collect();
+        let [registers, sass, main_loop] =
+            [cost(|cost| f64::from(cost.registers)), cost(|cost| cost.sass as f64), cost(|cost| cost.main_loop as f64)]
+                .map(shown);
+        let (lowest, highest) = (ratios.iter().copied().reduce(f64::min), ratios.iter().copied().reduce(f64::max));
+        let [time, lowest, highest] = [mean(ratios.iter().copied()), lowest, highest].map(shown);
+        writeln!(
+            text,
+            "| {name} | {} | {registers} | {sass} | {main_loop} | {} | {time} | {lowest} | {highest} |",
+            lines.len(),
+            ratios.len()
+        )?;
+        Ok(())
+    }
+
+    /// The kernels for S = 512, and those that differ most.
+    fn write_pairs(&self, text: &mut String, pairs: &[Pair]) -> Result<()> {
+        let mut sorted: Vec<&Pair> = pairs.iter().collect();
+        sorted.sort_by(|one, other| other.ratio.total_cmp(&one.ratio));
+        let (flagship, others): (Vec<&Pair>, Vec<&Pair>) =
+            sorted.into_iter().partition(|pair| pair.entry.contains("_s512_"));
+        let slowest = others.iter().take(LISTED);
+        let fastest = others.iter().skip(LISTED.max(others.len().saturating_sub(LISTED)));
+        let table =
+            [("S = 512", flagship), ("slowest", slowest.copied().collect()), ("fastest", fastest.copied().collect())];
+        for (name, pairs) in table {
+            writeln!(text, "\n| {name} | on | rustc, µs | Rust-CUDA, µs | Rust-CUDA / rustc |\n|---|---|--:|--:|--:|")?;
+            for Pair { entry, problem, us: [rustc, rust_cuda], ratio, interval: [low, high] } in pairs {
+                writeln!(
+                    text,
+                    "| `{entry}` | {problem} | {rustc:.2} | {rust_cuda:.2} | {ratio:.3} ({low:.3} to {high:.3}) |"
+                )?;
+            }
         }
-        if times.iter().any(|times| times.are_old) {
-            write!(text, "\n{OLD_TIMES}")?;
-        }
-        writeln!(text, "\n| entry | B,H,S | rustc, µs | Rust-CUDA, µs | Rust-CUDA / rustc |\n|---|---|--:|--:|--:|")?;
-        Ok(times.into_iter().flat_map(|times| times.rows).fold(text, |text, row| text + &row))
+        Ok(())
     }
 
     /// Which entries spill.
     fn spills(&self) -> String {
-        let of_side = |(side, name): (&Side, &str)| {
-            let spilling = side.entries.iter().filter(|(_, cost)| cost.spills > 0);
-            spilling.map(|(entry, cost)| format!("`{entry}` by {name} ({} bytes)", cost.spills)).collect::<Vec<_>>()
+        let of_line = |Line { entry, costs }: &Line| {
+            let spilling = costs.iter().zip(NAMES).filter(|(cost, _)| cost.spills > 0);
+            spilling.map(|(cost, name)| format!("`{entry}` by {name} ({} bytes)", cost.spills)).collect::<Vec<_>>()
         };
-        match self.sides.iter().zip(NAMES).flat_map(of_side).collect::<Vec<_>>() {
+        match self.lines.iter().flat_map(of_line).collect::<Vec<_>>() {
             none if none.is_empty() => "No entry spills.".into(),
             spilling => format!("These spill: {}.", spilling.join(", ")),
         }
     }
 
-    /// What the records of `fa512 bench` say.
-    fn times(&self, workspace: &Workspace) -> Result<Vec<Times>> {
+    /// What the records of `fa512 entries` say.
+    fn times(&self, workspace: &Workspace) -> Result<Times> {
         let folder = workspace.root().join(FOLDER);
         let mut files: Vec<PathBuf> = Vec::new();
         for entry in fs::read_dir(&folder).with_context(|| format!("could not read {}", folder.display()))? {
             files.push(entry?.path());
         }
         files.sort();
-        let mut times = Vec::new();
-        for path in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "json")) {
-            if path.file_name().is_some_and(|name| name != FILE) {
-                let bench: Value = serde_json::from_str(&read(path)?)?;
-                times.push(self.times_of(&bench).with_context(|| format!("{} cannot be used", path.display()))?);
-            }
+        let mut times = Times::default();
+        for path in files.iter().filter(|path| path.file_name().is_some_and(|name| name != FILE)) {
+            self.add_times(&mut times, &read(path)?).with_context(|| format!("{} cannot be used", path.display()))?;
         }
         Ok(times)
     }
 
-    /// Whether the file with this text by the code generator `side` is of the kernels that were timed before those of the
-    /// record.
-    fn is_old(&self, side: usize, hash: &str) -> Result<bool> {
-        let has_text = |files: &Files| files.values().any(|file| file.text == hash);
-        if has_text(&self.sides[side].files) {
-            return Ok(false);
-        }
-        ensure!(self.timed.as_ref().is_some_and(|timed| has_text(&timed[side])), "its PTX is not on record");
-        Ok(true)
-    }
-
-    /// The comparisons of one record.
-    fn times_of(&self, bench: &Value) -> Result<Times> {
-        let list = |key: &str| bench[key].as_array().with_context(|| format!("it has no {key}"));
-        let rows = list("rows")?;
-        let mut times = Times { rows: Vec::new(), are_old: false };
-        for pair in list("pairs")? {
-            let same = |row: &&Value| ["batch", "heads", "sequence", "mask"].iter().all(|key| row[key] == pair[key]);
-            let row = |contender: &Value| rows.iter().filter(same).find(|row| row["contender"] == *contender);
-            let (Some(theirs), Some(ours)) = (row(&pair["first"]), row(&pair["second"])) else {
-                bail!("a pair has no rows");
+    /// Adds those of one record.
+    fn add_times(&self, times: &mut Times, text: &str) -> Result<()> {
+        let mut lines = text.lines();
+        let timed: Timed = serde_json::from_str(lines.next().unwrap_or_default())?;
+        times.gpu = format!("an {}, CUDA {}", timed.gpu, timed.driver);
+        for line in lines {
+            let pair: Pair = serde_json::from_str(line)?;
+            let family = VARIANTS.iter().find(|variant| variant.entry == pair.entry).map(Variant::family);
+            let file = if family == Some(Family::Sm80) { "sm_80.ptx" } else { "sm_90a.ptx" };
+            let is_other = |(side, timed): (&Side, &TimedSide)| {
+                side.files.get(file).map(|hashes| &hashes.text) != timed.files.get(file)
             };
-            for (side, row) in [ours, theirs].into_iter().enumerate() {
-                let hash = row["implementation"]["sha256"].as_str().unwrap_or_default();
-                times.are_old |= self.is_old(side, hash).with_context(|| row["contender"].to_string())?;
+            if self.header.sides.iter().zip(&timed.sides).any(is_other) {
+                times.old.insert(file.into());
             }
-            let median = |row: &Value| row["outcome"]["summary_us"]["median"].as_f64().context("not measured");
-            let number = |value: &Value| value.as_f64().context("a pair has no ratio");
-            let interval = &pair["ratio_interval"];
-            times.rows.push(format!(
-                "| `{}` | {},{},{} | {:.2} | {:.2} | {:.3} ({:.3} to {:.3}) |\n",
-                ours["implementation"]["entry"].as_str().context("a row has no entry")?,
-                pair["batch"],
-                pair["heads"],
-                pair["sequence"],
-                median(ours)?,
-                median(theirs)?,
-                number(&pair["ratio"])?,
-                number(&interval["low"])?,
-                number(&interval["high"])?,
-            ));
+            times.pairs.push(pair);
         }
-        Ok(times)
+        Ok(())
     }
+}
+
+fn measure_side(
+    folder: &PtxFolder,
+    disassembler: &Disassembler,
+    scratch: &Path,
+    costs: &mut BTreeMap<String, Cost>,
+) -> Result<Side> {
+    let mut side = Side { version: folder.manifest.code_generator.version.clone(), files: BTreeMap::new() };
+    for module in &folder.manifest.modules {
+        let path = folder.path.join(&module.file);
+        side.files.insert(module.file.clone(), Hashes::of(&read(&path)?));
+        let family = module.entries.first().context("a module without entries")?.family();
+        let mut sass = disassembler.mixes(&path, family, scratch)?;
+        for entry in &module.entries {
+            let mut resources = entry.resources.iter();
+            let resources = resources.find(|resources| resources.architecture == disassembler.architecture);
+            let resources = resources.with_context(|| format!("ptxas said nothing of {}", entry.name))?;
+            let sass = sass.remove(&entry.name).with_context(|| format!("{} has no SASS", entry.name))?;
+            let cost = Cost {
+                registers: resources.registers,
+                spills: resources.spill_stores + resources.spill_loads,
+                sass: sass.all.values().sum(),
+                main_loop: sass.main_loop.values().sum(),
+            };
+            costs.insert(entry.name.clone(), cost);
+        }
+    }
+    Ok(side)
+}
+
+/// The geometric mean; `None` of nothing.
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (count, sum) = values.fold((0, 0.0), |(count, sum), value| (count + 1, sum + value.ln()));
+    (count > 0).then(|| (sum / f64::from(count)).exp())
+}
+
+fn shown(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.3}"))
 }
 
 /// Says in the page whether the PTX in `folder`, by rustc, is still that of the record.
 pub fn mark_age(workspace: &Workspace, folder: &Path) -> Result<()> {
     let record = Record::read(workspace)?;
-    let stale = if record.sides[0].is_stale(folder)? { format!("{STALE}\n") } else { String::new() };
-    put(workspace, &(stale + &record.tables(workspace)?))
+    let stale = if record.header.sides[0].is_stale(folder)? { format!("{STALE}\n") } else { String::new() };
+    put(workspace, &(stale + &record.tables(&record.times(workspace)?)?))
 }
 
 /// Puts `tables` into the page.
@@ -308,7 +375,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Cost, Hashes, PAGE, Record, STALE, Side, read};
+    use super::{Cost, Hashes, Header, Line, OLD_TIMES, PAGE, Record, STALE, Side, Times, VARIANTS, read};
     use crate::commands::run::PTX_VARIABLE;
     use crate::environment::Workspace;
 
@@ -321,53 +388,50 @@ mod tests {
         let workspace = workspace();
         let record = Record::read(&workspace).unwrap();
         let page = read(&workspace.root().join(PAGE)).unwrap();
-        let tables = record.tables(&workspace).unwrap();
+        let tables = record.tables(&record.times(&workspace).unwrap()).unwrap();
         assert!(page.contains(&tables), "{PAGE} has other tables: `cargo xtask codegens` writes them");
         let folder = std::env::var_os(PTX_VARIABLE).map_or_else(|| workspace.ptx(), PathBuf::from);
-        let stale = record.sides.iter().any(|side| side.is_stale(&folder).expect("`cargo xtask ptx` builds the PTX"));
+        let is_stale = |side: &Side| side.is_stale(&folder).expect("`cargo xtask ptx` builds the PTX");
         assert_eq!(
             page.contains(STALE),
-            stale,
+            record.header.sides.iter().any(is_stale),
             "{PAGE} has to say whether it is of these kernels: `cargo xtask codegens`, or `cargo xtask bless` without Rust-CUDA"
         );
     }
 
-    /// A record in which both sides have one file with this text.
+    /// A record of the first entry, in which both sides have one file with this text.
     fn record() -> Record {
-        let side = |text: &str| Side {
-            version: text.into(),
-            files: [("sm_80.ptx".to_owned(), Hashes::of(text))].into(),
-            entries: [("one".to_owned(), Cost { registers: 1, spills: 0, sass: 2, main_loop: 1 })].into(),
-        };
-        Record { ptxas: "13.0".into(), architecture: 90, sides: [side("ours"), side("theirs")], timed: None }
+        let side =
+            |text: &str| Side { version: text.into(), files: [("sm_90a.ptx".to_owned(), Hashes::of(text))].into() };
+        let cost = Cost { registers: 100, spills: 0, sass: 200, main_loop: 100 };
+        let theirs = Cost { registers: 50, spills: 8, ..cost };
+        Record {
+            header: Header { ptxas: "13.0".into(), architecture: 90, sides: [side("ours"), side("theirs")] },
+            lines: vec![Line { entry: VARIANTS[0].entry.into(), costs: [cost, theirs] }],
+        }
     }
 
     #[test]
-    fn times_of_other_ptx_are_refused() {
-        let row = |contender: &str, text: &str, median: f64| {
-            json!({
-                "batch": 4, "heads": 8, "sequence": 512, "mask": "full", "contender": contender,
-                "implementation": { "entry": "one", "sha256": Hashes::of(text).text },
-                "outcome": { "summary_us": { "median": median } },
-            })
+    fn tables_say_how_entries_differ_and_whether_their_times_are_of_this_ptx() {
+        let side = |text: &str| json!({ "files": { "sm_90a.ptx": Hashes::of(text).text } });
+        let times = |theirs: &str| {
+            let header = json!({ "gpu": "H200", "driver": "13.0", "sides": [side("ours"), side(theirs)] });
+            let pair = json!({
+                "entry": VARIANTS[0].entry, "problem": "8x16x512x64", "us": [4.0, 2.0], "ratio": 0.5, "interval": [0.4, 0.6],
+            });
+            let mut times = Times::default();
+            record().add_times(&mut times, &format!("{header}\n{pair}\n")).unwrap();
+            times
         };
-        let bench = |text: &str| {
-            json!({
-                "rows": [row("a", text, 2.0), row("b", "ours", 4.0)],
-                "pairs": [{
-                    "batch": 4, "heads": 8, "sequence": 512, "mask": "full", "first": "a", "second": "b",
-                    "ratio": 0.5, "ratio_interval": { "low": 0.4, "high": 0.6 },
-                }],
-            })
-        };
-        let times = record().times_of(&bench("theirs")).unwrap();
-        assert_eq!(times.rows, ["| `one` | 4,8,512 | 4.00 | 2.00 | 0.500 (0.400 to 0.600) |\n"]);
-        assert!(!times.are_old);
-        let refusal = record().times_of(&bench("older")).err().expect("nobody knows that PTX");
-        assert!(format!("{refusal:#}").contains("not on record"), "{refusal:#}");
-        let older = || [("sm_80.ptx".to_owned(), Hashes::of("older"))].into();
-        let times = Record { timed: Some([older(), older()]), ..record() }.times_of(&bench("older")).unwrap();
-        assert!(times.are_old, "the page has to say so");
+        let tables = record().tables(&times("theirs")).unwrap();
+        for part in
+            ["| all | 1 | 0.500 | 1.000 | 1.000 | 1 | 0.500 |", "by Rust-CUDA (8 bytes)", "0.500 (0.400 to 0.600)"]
+        {
+            assert!(tables.contains(part), "no {part} in {tables}");
+        }
+        assert!(!tables.contains(OLD_TIMES), "{tables}");
+        assert!(record().tables(&times("older")).unwrap().contains(OLD_TIMES));
+        assert!(record().tables(&Times::default()).unwrap().contains("| all | 1 | 0.500 | 1.000 | 1.000 | 0 | - |"));
     }
 
     #[test]
@@ -380,7 +444,7 @@ mod tests {
         };
         let side = Side {
             files: [("sm_80.ptx".to_owned(), Hashes::of("\t.loc\t1 2 3\nret;\n"))].into(),
-            ..record().sides[0].clone()
+            ..record().header.sides[0].clone()
         };
         write("\t.loc\t1 9 3\nret;\n", "ours");
         assert!(!side.is_stale(folder.path()).unwrap());

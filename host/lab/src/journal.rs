@@ -8,12 +8,47 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use cli::commands::Verdict;
 use cli::document::{self, Format};
 use cli::error::{Error, Result};
 use cli::files;
 
 /// The header and the other lines.
 pub type Content<H, L> = (H, Vec<L>);
+
+/// Why a run that writes a record ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Everything was measured.
+    Done,
+    /// Time was up.
+    Late,
+    /// It was interrupted.
+    Interrupted,
+}
+
+impl End {
+    /// What to say when `measured` of the points or entries `of` are in the record at `path`; nothing if that is all.
+    pub fn words(self, measured: usize, of: &str, path: &Path) -> String {
+        let path = path.display();
+        match self {
+            Self::Done => String::new(),
+            Self::Late => {
+                format!("the time was over at {measured} of {of}; the same command goes on from {path}\n")
+            }
+            Self::Interrupted => format!("interrupted; the same command goes on from {path}\n"),
+        }
+    }
+
+    /// The verdict on the run, in which something was `wrong` or nothing.
+    pub fn verdict(self, wrong: bool) -> Verdict {
+        match (self, wrong) {
+            (Self::Interrupted, _) => Verdict::CannotRun,
+            (_, true) => Verdict::Fail,
+            (_, false) => Verdict::Pass,
+        }
+    }
+}
 
 /// A record being written.
 pub struct Journal {

@@ -1,6 +1,7 @@
-//! The program `fa512-lab`: what makes the numbers about the kernels. `fa512 map`, `tune`, `report` and `plot` start it.
+//! The program `fa512-lab`: what makes the numbers about the kernels. `fa512 map`, `entries`, `tune`, `report` and `plot` start it.
 
 mod commands;
+mod entries;
 mod journal;
 mod map;
 mod report;
@@ -12,7 +13,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use cli::commands::{exit_code, manual};
 use cli::files;
 
-use commands::{map as map_command, plot, report as report_command, tune as tune_command};
+use commands::{entries as entries_command, map as map_command, plot, report as report_command, tune as tune_command};
 
 /// Measures attention kernels over ranges of sizes, tunes them, draws and reports the results.
 #[derive(Parser)]
@@ -25,6 +26,7 @@ struct Lab {
 #[derive(Subcommand)]
 enum Command {
     Map(map_command::Options),
+    Entries(entries_command::Options),
     Tune(tune_command::Options),
     Report(report_command::Options),
     Plot(plot::Options),
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     };
     exit_code(match command {
         Command::Map(options) => map_command::run(&options),
+        Command::Entries(options) => entries_command::run(&options),
         Command::Tune(options) => tune_command::run(&options),
         Command::Report(options) => report_command::run(&options),
         Command::Plot(options) => plot::run(&options),
@@ -65,6 +68,7 @@ mod tests {
         // By the name of the program that starts it.
         let started = [
             Form { words: &["fa512", "map"], arguments: &["map"] },
+            Form { words: &["fa512", "entries"], arguments: &["entries"] },
             Form { words: &["fa512", "tune"], arguments: &["tune"] },
             Form { words: &["fa512", "report"], arguments: &["report"] },
             Form { words: &["fa512", "plot"], arguments: &["plot"] },

@@ -19,7 +19,7 @@ const ARCHITECTURE: u32 = 90;
 /// Compiles the kernels with rustc and with Rust-CUDA, and writes the tables of docs/results/rust-cuda.md.
 ///
 /// Registers, spills and instructions come from ptxas and nvdisasm, which are downloaded into .toolchain if they are missing.
-/// Times come from the records of `fa512 bench` in docs/results/rust-cuda, which must be of the PTX that is compared.
+/// Times come from the records of `fa512 entries` in docs/results/rust-cuda.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Checkout of Rust-CUDA's repository [default: FA512_RUST_CUDA, else .toolchain/rust-cuda/rust-cuda]

@@ -39,6 +39,7 @@ pub struct Arguments {
 #[command(disable_help_subcommand = true)]
 enum Laboratory {
     Map(ForLaboratory),
+    Entries(ForLaboratory),
     Tune(ForLaboratory),
     Report(ForLaboratory),
     Plot(ForLaboratory),
@@ -58,6 +59,7 @@ impl Laboratory {
     fn run(&self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
         let (name, ForLaboratory { arguments }) = match self {
             Self::Map(arguments) => ("map", arguments),
+            Self::Entries(arguments) => ("entries", arguments),
             Self::Tune(arguments) => ("tune", arguments),
             Self::Report(arguments) => ("report", arguments),
             Self::Plot(arguments) => ("plot", arguments),

@@ -1,4 +1,4 @@
-//! `fa512 map`, `tune`, `report`, `plot`: the laboratory's commands. The program `fa512-lab` beside this one carries them out.
+//! `fa512 map`, `entries`, `tune`, `report`, `plot`: the laboratory's commands. The program `fa512-lab` beside this one carries them out.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,5 +1,6 @@
 //! The program's commands, one file each.
 
+pub mod entries;
 pub mod map;
 pub mod plot;
 pub mod report;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use contract::problem::Shape;
 
 use super::record::{Journal, Point};
+use crate::journal::End;
 use cli::bench::{Bench, Observer};
 use cli::contender::Contender;
 use cli::error::Result;
@@ -24,17 +25,6 @@ pub trait Field {
     /// # Errors
     /// When the GPU was lost.
     fn of(&mut self, case: &Case) -> Result<Vec<&mut Box<dyn Contender>>>;
-}
-
-/// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Every point was measured.
-    Done,
-    /// Time was up.
-    Late,
-    /// It was interrupted.
-    Interrupted,
 }
 
 /// The settings of a run.

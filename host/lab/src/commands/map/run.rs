@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::journal::End;
 use crate::map::doubt;
 use crate::map::points::{self, Limits, Sizes};
 use crate::map::record::{Header, Journal, Time};
-use crate::map::session::{End, Session};
+use crate::map::session::Session;
 use cli::bench::Bench;
 use cli::contender::spec::Spec;
 use cli::contender::torch::Backend;
@@ -256,23 +257,9 @@ fn listed(entry: &Entry) -> Option<Kernel> {
 fn report(options: &Options, journal: &Journal, end: End, points: usize) -> Result<Verdict> {
     let map = journal.map();
     let mut shown = text::map(map, options.worst);
-    let path = options.out.display();
-    match end {
-        End::Done => {}
-        End::Late => {
-            shown += &format!(
-                "the time was over at {} of {points} points; the same command goes on from {path}\n",
-                map.points.len()
-            )
-        }
-        End::Interrupted => shown += &format!("interrupted; the same command goes on from {path}\n"),
-    }
+    shown += &end.words(map.points.len(), &format!("{points} points"), &options.out);
     output::print(&shown)?;
     let mut results = map.points.iter().flat_map(|point| &point.results);
     let wrong = results.any(|outcome| matches!(outcome.time, Time::Wrong { .. }));
-    Ok(match (end, wrong) {
-        (End::Interrupted, _) => Verdict::CannotRun,
-        (_, true) => Verdict::Fail,
-        (_, false) => Verdict::Pass,
-    })
+    Ok(end.verdict(wrong))
 }
