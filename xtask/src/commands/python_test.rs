@@ -89,12 +89,18 @@ fn compare_stubs(workspace: &Workspace, venv: &Venv) -> Result<()> {
 /// Tests what needs PyTorch, which is downloaded. The simulated driver and runtime are in the folder `libraries`.
 pub fn check_torch(environment: &Environment, workspace: &Workspace, libraries: &Path) -> Result<()> {
     let wheel = build_wheel(environment, workspace, &workspace.python(), &workspace.packages(), &Linker::Native)?;
+    let venv = install_torch(environment, workspace)?;
+    venv.install(&["--force-reinstall".as_ref(), "--no-deps".as_ref(), wheel.as_os_str()])?;
+    run_tests(workspace, libraries, &venv, "tests/with_torch", cores::count())
+}
+
+/// The virtual environment with PyTorch and transformers, which are downloaded if they are not there.
+pub fn install_torch(environment: &Environment, workspace: &Workspace) -> Result<Venv> {
     let requirements: Vec<&str> = REQUIREMENTS.into_iter().chain(TORCH_REQUIREMENTS).collect();
     let step = Step::begin("installing PyTorch and transformers");
     let venv = Venv::with(environment, workspace.root().join("target/python/torch"), &requirements)?;
-    venv.install(&["--force-reinstall".as_ref(), "--no-deps".as_ref(), wheel.as_os_str()])?;
     step.done();
-    run_tests(workspace, libraries, &venv, "tests/with_torch", cores::count())
+    Ok(venv)
 }
 
 /// Runs the tests of a folder in `processes` processes at once, each with some of its files.

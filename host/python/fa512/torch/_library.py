@@ -12,7 +12,7 @@ from .._arguments import refuse
 LIBRARY = torch.library.Library("fa512", "DEF")
 TAGS = (torch.Tag.pt2_compliant_tag,)
 
-MAXIMUM_HEAD_DIM = 128
+MAXIMUM_HEAD_DIM = 256
 """The largest head size that the kernels compute; all are multiples of ROW_ALIGNMENT."""
 ELEMENTS = (torch.float16, torch.bfloat16)
 """The types that the kernels compute, all tensors of a call in one of them."""

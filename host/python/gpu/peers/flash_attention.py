@@ -4,7 +4,7 @@
     python flash_attention.py FOLDER --out RECORDS --sets 60000 --processes 8
 
 FOLDER has its tests/test_flash_attn.py, and flash_attn/bert_padding.py in a folder `fetched`. Needs fa512, PyTorch, pytest and einops. Each
-process draws a test and its parameters at random: head sizes up to 128, without dropout and paging. RECORDS/flash_attention.json counts
+process draws a test and its parameters at random: head sizes up to 256, without dropout and paging. RECORDS/flash_attention.json counts
 for each test what passed, what fa512 refused, by reason, and what failed, with its parameters.
 
 A test whose gradient fa512 refuses is run again without it: what the test requires of O must hold. `--lenient` leaves out
@@ -25,7 +25,7 @@ import unittest.mock
 
 from counts import NO_GRADIENT, reason_of, run, take_gpu, with_gradient_of_nan
 
-MAXIMUM_HEAD_DIM = 128
+MAXIMUM_HEAD_DIM = 256
 # Of a parameter's values, those that are drawn.
 DRAWN = {
     "d": lambda head_dim: head_dim <= MAXIMUM_HEAD_DIM,
