@@ -1,6 +1,7 @@
 //! `cargo xtask ci`: everything that a change must pass.
 
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use contract::config::Family;
@@ -28,7 +29,11 @@ impl Arguments {
     /// Runs the checks; the error names those that failed.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
         let ptxas = provision::ptxas(environment, workspace)?;
-        let folder = ptx::build(environment, workspace, &workspace.ptx())?;
+        let folder = thread::scope(|scope| {
+            // Beside the compiler, since it mostly waits for the network. If it fails, the check of the Python package says so.
+            scope.spawn(|| python_test::install_torch(environment, workspace));
+            ptx::build(environment, workspace, &workspace.ptx())
+        })?;
         let cargo = |arguments: &[&str]| {
             let mut cargo = Command::new(environment.cargo());
             cargo.current_dir(workspace.root()).args(arguments);

@@ -22,9 +22,13 @@ use crate::simulator;
 /// depended on it, cargo would build the simulator again with the features that they ask of its dependencies.
 const WITH_KERNELS: [&str; 2] = ["fa512", "fa512-c"];
 
+/// The build tasks' own.
+const TASKS: [&str; 2] = ["-p", "xtask"];
+
 /// Runs every test: host, simulator, kernels in the simulator, build tasks, documentation examples.
 ///
-/// The tests are built with optimisation, because they spend most of their time executing kernels in the simulator.
+/// The tests are built with optimisation, because they spend most of their time executing kernels in the simulator; those of the build tasks
+/// are not.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
@@ -58,7 +62,9 @@ pub fn run_tests_with(
     let planted = planted::build(environment, workspace)?;
     let test = |packages: &[&str]| {
         let mut cargo = Command::new(environment.cargo());
-        cargo.current_dir(workspace.root()).env(PTX_VARIABLE, workspace.ptx()).args(["test", "--release"]);
+        cargo.current_dir(workspace.root()).env(PTX_VARIABLE, workspace.ptx()).arg("test");
+        // These run on what cargo has built of xtask already, and compute little.
+        cargo.args((packages != TASKS).then_some("--release"));
         // What else fails is seen in the same run.
         cargo.arg("--no-fail-fast");
         cargo.env(planted::PTX_VARIABLE, &planted);
@@ -70,18 +76,19 @@ pub fn run_tests_with(
         }
         return test(&[]);
     }
-    test(&without_kernels())?;
-    test(&WITH_KERNELS.iter().flat_map(|package| ["-p", package]).collect::<Vec<_>>())
+    test(&optimised())?;
+    test(&WITH_KERNELS.iter().flat_map(|package| ["-p", package]).collect::<Vec<_>>())?;
+    test(&TASKS)
 }
 
-/// Builds the tests of the packages without kernels. Returns the programs and shared libraries that they use.
+/// Builds the tests of the packages without kernels, with optimisation. Returns the programs and shared libraries that they use.
 ///
 /// Cargo builds a dependency once for each set of its features, which is another one for every choice of packages: who needs these
 /// programs where the tests are run, too, has them built only once.
 pub fn build_programs(environment: &Environment, workspace: &Workspace) -> Result<BTreeMap<String, PathBuf>> {
     let step = Step::begin("building the tests");
     let mut cargo = Command::new(environment.cargo());
-    cargo.current_dir(workspace.root()).args(["test", "--release", "--no-run"]).args(without_kernels());
+    cargo.current_dir(workspace.root()).args(["test", "--release", "--no-run"]).args(optimised());
     let built = cargo_build::executables(cargo)?;
     step.done();
     Ok(built)
@@ -93,10 +100,11 @@ fn named_package(argument: &str) -> &str {
     name.unwrap_or(argument).trim_start_matches('=')
 }
 
-/// All packages but those with kernels. Tested together, everything that launches through the library would have the kernels inside, and
-/// be built anew for each of their changes.
-fn without_kernels() -> Vec<&'static str> {
-    ["--workspace"].into_iter().chain(WITH_KERNELS.iter().flat_map(|package| ["--exclude", package])).collect()
+/// All packages but xtask and those with kernels. Tested together, everything that launches through the library would have the kernels
+/// inside, and be built anew for each of their changes.
+fn optimised() -> Vec<&'static str> {
+    let others = WITH_KERNELS.iter().chain(&TASKS[1..]).flat_map(|package| ["--exclude", package]);
+    ["--workspace"].into_iter().chain(others).collect()
 }
 
 #[cfg(test)]
