@@ -109,13 +109,54 @@ macro_rules! in_module {
 #[cfg(not(feature = "candidates"))]
 contract::for_every_variant!(entries);
 
+/// Declares a backward entry, if its family is being compiled.
+#[cfg(feature = "sm_80")]
+macro_rules! backward_entry {
+    ($entry:ident, $element:ident, $tile:expr, $sequence:ty, $mask:ty, $scores:tt) => {
+        kernel! {
+            fn $entry(args: BackwardArgs) {
+                kernel_of!(Tile: $tile, $element, $sequence, $mask, $scores);
+
+                impl backward::sm80::Sm80Backward for Entry {
+                    const TILE: Tile = TILE;
+                }
+
+                backward::sm80::backward::<Entry, { TILE.rows }, { TILE.step }, { TILE.m_tiles() }>(&args);
+            }
+        }
+    };
+}
+
+/// Declares the backward entries, two for each line, each in a module of its own.
+#[cfg(all(feature = "sm_80", not(feature = "candidates")))]
+macro_rules! backward_entries {
+    ($($f16:ident, $bf16:ident: $tile:expr, $sequence:ident, $mask:ident $(, $scores:ident)?;)*) => {
+        $(
+            mod $f16 {
+                use super::shipped::*;
+                backward_entry! { $f16, F16, $tile, sequence::$sequence, mask::$mask, [$($scores)?] }
+            }
+            mod $bf16 {
+                use super::shipped::*;
+                backward_entry! { $bf16, Bf16, $tile, sequence::$sequence, mask::$mask, [$($scores)?] }
+            }
+        )*
+    };
+}
+#[cfg(all(feature = "sm_80", not(feature = "candidates")))]
+contract::for_every_backward_variant!(backward_entries);
+
 /// Names that the declarations of the variants' entries use.
 #[cfg(not(feature = "candidates"))]
 mod shipped {
     pub use contract::args::ForwardArgs;
+    #[cfg(feature = "sm_80")]
+    pub use contract::backward::{args::BackwardArgs, variants::Tile};
     #[allow(unused_imports, reason = "each architecture's entries are of its own kinds")]
     pub use contract::tile::{Sm80, Sm90Tma};
 
+    #[cfg(feature = "sm_80")]
+    pub(crate) use crate::device::backward;
     pub(crate) use crate::device::codegen::kernel;
     #[cfg(feature = "sm_80")]
     pub(crate) use crate::device::forward::sm80;
@@ -131,6 +172,9 @@ mod shipped {
 /// The entries of a tuning run, in place of the variants'; `cargo xtask ptx --variants` writes their declarations.
 #[cfg(feature = "candidates")]
 mod candidates {
+    #[cfg(feature = "sm_80")]
+    #[allow(unused_imports, reason = "what no candidate of this list asks for")]
+    use crate::device::backward;
     use crate::device::codegen::kernel;
     #[cfg(feature = "sm_80")]
     use crate::device::forward::sm80;
@@ -147,6 +191,9 @@ mod candidates {
     };
     use crate::shared_tile;
     use contract::args::ForwardArgs;
+    #[cfg(feature = "sm_80")]
+    #[allow(unused_imports, reason = "what no candidate of this list asks for")]
+    use contract::backward::{args::BackwardArgs, variants::Tile};
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
     use contract::tile::{BiasTiles::*, Epilogue::*, Grid::*, Keys::*, Overlap::*, Rescale::*, Sm80, Sm90Tma};
 

@@ -1,7 +1,7 @@
-//! FlashAttention forward kernels for fp16 and bf16, head dimensions up to 256, written in Rust and compiled to PTX.
+//! FlashAttention kernels for fp16 and bf16, forward up to 256 columns and backward up to 128, written in Rust and compiled to PTX.
 //!
 //! An entry computes `O = softmax(scale · Q Kᵀ + mask) · V` for every batch and head, and optionally
-//! `LSE = ln Σ exp(scale · q·k)`, after Dao et al., *FlashAttention-2* (arXiv 2307.08691).
+//! `LSE = ln Σ exp(scale · q·k)`, after Dao et al., *FlashAttention-2* (arXiv 2307.08691); a backward entry dQ, dK and dV.
 //!
 //! `device`, only for `nvptx64`, has one file per PTX instruction family, and the kernels; `entries` declares one entry
 //! per variant. The definitions shared by both sides of a launch are in the crate `contract`, in the folder next to this source.

@@ -193,7 +193,14 @@ impl Worker<'_> {
             }
         }
         let sha256 = files::sha256(ptx.text.as_bytes());
-        let module = Module { file, sha256, ptx_version: ptx.ptx_version, target: ptx.target, entries: vec![entry] };
+        let module = Module {
+            file,
+            sha256,
+            ptx_version: ptx.ptx_version,
+            target: ptx.target,
+            entries: vec![entry],
+            backward: Vec::new(),
+        };
         Ok((candidate.name.clone(), Ok(module)))
     }
 }

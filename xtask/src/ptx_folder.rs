@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::{Result, bail};
-use contract::manifest::{Entry, FILE_NAME, FORMAT, Manifest, Module, Resources};
+use contract::backward::variants::{BACKWARD_VARIANTS, BackwardVariant, file_of};
+use contract::config::Family;
+use contract::manifest::{BackwardEntry, Entry, FILE_NAME, FORMAT, Manifest, Module, Resources};
 use contract::variants::{VARIANTS, Variant};
 use ptx_text::lines::without_locations;
-use ptx_text::postprocess::{Postprocessed, list, postprocess};
+use ptx_text::postprocess::{Postprocessed, Refusal, list, postprocess, postprocess_backward};
 use serde_json::json;
 
 use crate::codegen::{CodeGenerator, Compiled, FamilyTarget, Target};
@@ -61,7 +63,7 @@ pub fn build<'a>(
     checks: Checks<'_>,
     folder: &Path,
 ) -> Result<PtxFolder> {
-    let build = |target| build_module(workspace, code_generator, target, checks, folder);
+    let build = |target| build_family(workspace, code_generator, target, checks, folder);
     let built: Vec<Result<Built>> = thread::scope(|scope| {
         let targets: Vec<_> = targets.into_iter().map(|target| scope.spawn(move || build(target))).collect();
         targets.into_iter().map(|target| target.join().expect("building a module does not panic")).collect()
@@ -69,7 +71,7 @@ pub fn build<'a>(
     let (mut modules, mut rejections, mut warnings) = (Vec::new(), Vec::new(), 0);
     for one in built {
         let one = one?;
-        modules.push(one.module);
+        modules.extend(one.modules);
         rejections.extend(one.rejections);
         warnings += one.warnings;
     }
@@ -77,15 +79,15 @@ pub fn build<'a>(
     Ok(PtxFolder { path: folder.to_owned(), manifest, rejections, warnings })
 }
 
-/// A kernel family's module, with the results of the compiler and of ptxas.
+/// The modules of a kernel family, with the results of the compiler and of ptxas.
 struct Built {
-    module: Module,
+    modules: Vec<Module>,
     rejections: Vec<Rejection>,
     warnings: usize,
 }
 
 /// Compiles one family into `folder`.
-fn build_module(
+fn build_family(
     workspace: &Workspace,
     code_generator: &dyn CodeGenerator,
     target: &FamilyTarget,
@@ -95,23 +97,50 @@ fn build_module(
     let of_family = VARIANTS.iter().filter(|variant| variant.family() == target.family);
     let variants: Vec<&Variant> = of_family.filter(|variant| code_generator.has(variant)).collect();
     let compiled = compile(code_generator, &target.target, &variants)?;
-    let ptx = accept(&compiled.ptx, &variants, &target.target, folder)?;
-    if let Some(record) = checks.collectives {
-        record.check(&code_generator.identity(), &ptx.text)?;
-    }
-    let mut module = write_module(&ptx, &variants, &target.target, folder)?;
+    let ptx = accept(postprocess(&compiled.ptx, &variants), &compiled.ptx, &target.target, target.target.file, folder)?;
+    let module = write_module(&ptx, target.target.file, folder)?;
+    let entries = variants.iter().map(|variant| ptx.describe(Entry::from(*variant))).collect();
+    let mut written = vec![(Module { entries, ..module }, ptx)];
     if code_generator.has_probes() {
         probes::write(&compiled.ptx, target.family, folder)?;
     }
-    let assemblies = match checks.ptxas {
-        Some(ptxas) => assemble(workspace, &code_generator.identity().name, ptxas, target, &ptx.text)?,
-        None => Vec::new(),
-    };
-    let rejections = add_resources(&mut module, assemblies);
-    if let Some(Rejection { messages, .. }) = rejections.iter().find(|one| serialises_products(&one.messages)) {
-        bail!("in {} matrix products wait for each other that must not:\n{messages}", module.file);
+    written.extend(write_backward(code_generator, &compiled.ptx, target, folder)?);
+    let mut rejections = Vec::new();
+    let mut modules = Vec::new();
+    for (mut module, ptx) in written {
+        if let Some(record) = checks.collectives {
+            record.check(&code_generator.identity(), &ptx.text)?;
+        }
+        let assemblies = match checks.ptxas {
+            Some(ptxas) => {
+                assemble(workspace, &code_generator.identity().name, ptxas, (target.family, &module.file), &ptx.text)?
+            }
+            None => Vec::new(),
+        };
+        let rejected = add_resources(&mut module, assemblies);
+        if let Some(Rejection { messages, .. }) = rejected.iter().find(|one| serialises_products(&one.messages)) {
+            bail!("in {} matrix products wait for each other that must not:\n{messages}", module.file);
+        }
+        rejections.extend(rejected);
+        modules.push(module);
     }
-    Ok(Built { module, rejections, warnings: compiled.warnings })
+    Ok(Built { modules, rejections, warnings: compiled.warnings })
+}
+
+/// Writes the PTX of a family's backward entries to `folder`, if there are any; `ptx` is what the compiler wrote.
+fn write_backward(
+    code_generator: &dyn CodeGenerator,
+    ptx: &str,
+    target: &FamilyTarget,
+    folder: &Path,
+) -> Result<Option<(Module, Postprocessed)>> {
+    let of_family = BACKWARD_VARIANTS.iter().filter(|variant| variant.family() == target.family);
+    let variants: Vec<&BackwardVariant> = of_family.filter(|variant| code_generator.has_backward(variant)).collect();
+    let Some(file) = file_of(target.family).filter(|_| !variants.is_empty()) else { return Ok(None) };
+    let accepted = accept(postprocess_backward(ptx, &variants), ptx, &target.target, file, folder)?;
+    let module = write_module(&accepted, file, folder)?;
+    let entry = |variant: &&BackwardVariant| BackwardEntry { name: variant.entry.to_owned(), resources: Vec::new() };
+    Ok(Some((Module { backward: variants.iter().map(entry).collect(), ..module }, accepted)))
 }
 
 /// Writes the manifest of `modules` to `folder`, which has their PTX.
@@ -145,10 +174,16 @@ fn compile(code_generator: &dyn CodeGenerator, target: &Target, variants: &[&Var
     Ok(compiled)
 }
 
-/// Post-processes the PTX of one family, with the entries of `variants`; refused PTX is saved in `folder`.
-fn accept(ptx: &str, variants: &[&Variant], target: &Target, folder: &Path) -> Result<Postprocessed> {
-    let refused = folder.join(format!("{}.refused", target.file));
-    match postprocess(ptx, variants) {
+/// The post-processed `ptx` of a family for `file`; refused PTX is saved in `folder`.
+fn accept(
+    postprocessed: Result<Postprocessed, Vec<Refusal>>,
+    ptx: &str,
+    target: &Target,
+    file: &str,
+    folder: &Path,
+) -> Result<Postprocessed> {
+    let refused = folder.join(format!("{file}.refused"));
+    match postprocessed {
         Ok(ptx) => {
             files::remove(&refused)?;
             Ok(ptx)
@@ -160,15 +195,16 @@ fn accept(ptx: &str, variants: &[&Variant], target: &Target, folder: &Path) -> R
     }
 }
 
-/// Writes the PTX of one family, which has the entries of `variants`, to `folder`.
-fn write_module(ptx: &Postprocessed, variants: &[&Variant], target: &Target, folder: &Path) -> Result<Module> {
-    write_atomically(&folder.join(target.file), ptx.text.as_bytes())?;
+/// Writes PTX to `file` in `folder`. The module has no entries yet.
+fn write_module(ptx: &Postprocessed, file: &str, folder: &Path) -> Result<Module> {
+    write_atomically(&folder.join(file), ptx.text.as_bytes())?;
     Ok(Module {
-        file: target.file.to_owned(),
+        file: file.to_owned(),
         sha256: files::sha256(ptx.text.as_bytes()),
         ptx_version: ptx.ptx_version.clone(),
         target: ptx.target.clone(),
-        entries: variants.iter().map(|variant| ptx.describe(Entry::from(*variant))).collect(),
+        entries: Vec::new(),
+        backward: Vec::new(),
     })
 }
 
@@ -178,11 +214,10 @@ fn assemble(
     workspace: &Workspace,
     code_generator: &str,
     ptxas: &Ptxas,
-    target: &FamilyTarget,
+    (family, file): (Family, &str),
     ptx: &str,
 ) -> Result<Vec<Assembly>> {
     let ptx = without_locations(ptx);
-    let file = target.target.file;
     let asked = workspace.device_target().join("ptxas").join(format!("{code_generator}-{file}"));
     let cache = asked.with_extension("json");
     let key = format!("{} {}", files::sha256(ptx.as_bytes()), ptxas.version);
@@ -191,7 +226,7 @@ fn assemble(
     }
     let step = Step::begin(format!("asking ptxas {} about {file}", ptxas.version));
     write_atomically(&asked, ptx.as_bytes())?;
-    let assemblies = ptxas.assemble_for_all(target.family, &asked);
+    let assemblies = ptxas.assemble_for_all(family, &asked);
     step.done();
     write_cache(&cache, &key, &assemblies)?;
     Ok(assemblies)
@@ -222,6 +257,9 @@ fn add_resources(module: &mut Module, assemblies: Vec<Assembly>) -> Vec<Rejectio
                 for entry in &mut module.entries {
                     entry.resources.extend(reported.remove(&entry.name));
                 }
+                for entry in &mut module.backward {
+                    entry.resources.extend(reported.remove(&entry.name));
+                }
             }
             Err(messages) => rejections.push(Rejection { file: module.file.clone(), architecture, messages }),
         }
@@ -237,6 +275,7 @@ mod tests {
     use std::path::Path;
 
     use anyhow::Result;
+    use contract::backward::variants::BACKWARD_VARIANTS;
     use contract::manifest::{self, Entry, FILE_NAME, Manifest};
     use contract::probe::{BLOCKS, PROBES, THREADS};
     use contract::variants::{VARIANTS, Variant};
@@ -264,6 +303,10 @@ mod tests {
             true
         }
 
+        fn has_backward(&self, _: &BackwardVariant) -> bool {
+            true
+        }
+
         fn identity(&self) -> manifest::CodeGenerator {
             manifest::CodeGenerator { name: "stub".into(), version: "1".into() }
         }
@@ -280,7 +323,9 @@ mod tests {
                 _ => "",
             };
             let variants = variants.map(|variant| (variant.entry, body(variant)));
-            for (entry, body) in variants.chain(probes.map(|probe| (probe.entry, ""))) {
+            let backward = BACKWARD_VARIANTS.iter().filter(|variant| variant.family() == family);
+            let others = probes.map(|probe| probe.entry).chain(backward.map(|variant| variant.entry));
+            for (entry, body) in variants.chain(others.map(|entry| (entry, ""))) {
                 write!(ptx, ".visible .entry {entry}(\n)\n{{\n{body}\tret;\n}}\n")?;
             }
             Ok(Compiled { ptx, warnings: 0 })

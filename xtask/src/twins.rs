@@ -175,6 +175,7 @@ mod tests {
             ptx_version: "8.0".into(),
             target: "sm_80".into(),
             entries: vec![entry],
+            backward: Vec::new(),
         };
         let code_generator = CodeGenerator { name: name.into(), version: "1".into() };
         let manifest =

@@ -236,6 +236,7 @@ mod tests {
                 ptx_version: "8.0".into(),
                 target: "sm_80".into(),
                 entries: VARIANTS.iter().map(Entry::from).collect(),
+                backward: Vec::new(),
             }],
         };
         change(&mut manifest);

@@ -1,5 +1,5 @@
-/* fa512: FlashAttention forward on NVIDIA GPUs. O = softmax(scale * Q K^T + mask) V, and optionally
- * LSE = ln sum exp(scale * q.k), on tensors in device memory.
+/* fa512: FlashAttention on NVIDIA GPUs. O = softmax(scale * Q K^T + mask) V, optionally
+ * LSE = ln sum exp(scale * q.k), and gradients, on tensors in device memory.
  *
  * A call launches one kernel on the caller's stream. It does not allocate, copy, synchronise or keep anything, and frees
  * nothing of the caller's. Every function may be called from any thread. It uses the GPU of the calling thread's current
@@ -178,6 +178,30 @@ typedef struct fa512_lengths {
  * LSE is float [heads, rows], or [heads, batch, sequence] for a padded batch. Everything else is as in fa512_forward_varlen. */
 int32_t fa512_forward_lengths(const fa512_problem *problem, const void *q, const void *k, const void *v,
                               const fa512_lengths *lengths, void *o, float *lse, struct CUstream_st *stream);
+
+/* The tensors of a gradient: device addresses at multiples of 16. Set the struct to 0 first. */
+typedef struct fa512_gradient {
+    size_t size;      /* sizeof(fa512_gradient) */
+    const void *o;    /* O and LSE of the forward call; both are required */
+    const float *lse;
+    const void *d_o;  /* the gradient with respect to O */
+    void *dq;         /* receive the gradients with respect to Q, K and V, which may not overlap one another or anything else */
+    void *dk;
+    void *dv;
+    fa512_strides d_o_strides; /* as those of a problem; if all three are 0, the tensor is contiguous */
+    fa512_strides dq_strides;
+    fa512_strides dk_strides;
+    fa512_strides dv_strides;
+} fa512_gradient;
+
+/* Computes dQ, dK and dV on `stream`, of the problem that a forward call computed O and LSE of, without a workspace. Equal inputs give
+ * equal bits. `lengths` is that of fa512_forward_lengths; of fa512_forward_varlen it has cu_seqlens alone; else NULL. Rows that belong to
+ * no sequence get zeros; rows from seqused_q and seqused_k on are not written. Head sizes go up to 128. */
+int32_t fa512_backward(const fa512_problem *problem, const void *q, const void *k, const void *v, const fa512_lengths *lengths,
+                       const fa512_gradient *gradient, struct CUstream_st *stream);
+
+/* fa512_warm_up for fa512_backward; FA512_ERROR_UNSUPPORTED if no kernel computes the gradient of the problem. */
+int32_t fa512_warm_up_backward(const fa512_problem *problem);
 
 #ifdef __cplusplus
 }

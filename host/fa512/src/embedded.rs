@@ -2,10 +2,7 @@
 
 use std::ffi::CString;
 
-use contract::variants::Variant;
-
 use crate::error::Error;
-use crate::submit::argument_bytes;
 
 /// The compressed PTX of one entry.
 pub struct Embedded {
@@ -24,14 +21,13 @@ pub struct Embedded {
 pub static KERNELS: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 impl Embedded {
-    /// The kernel of `variant`.
+    /// The kernel `entry`, whose launches pass arguments of `passed` bytes.
     ///
     /// # Errors
-    /// When the library was built without it, or its parameters are not the arguments of `variant`.
-    pub fn find(variant: &Variant<'static>) -> Result<&'static Self, Error> {
-        let entry = variant.entry;
+    /// When the library was built without it, or its parameters have other sizes.
+    pub fn find(entry: &'static str, passed: &[usize]) -> Result<&'static Self, Error> {
         let kernel = KERNELS.iter().find(|kernel| kernel.entry == entry).ok_or(Error::NoKernel { entry })?;
-        let (taken, passed) = (kernel.parameter_bytes, argument_bytes(variant));
+        let taken = kernel.parameter_bytes;
         if taken != passed {
             let why = format!("it takes arguments of {taken:?} bytes, not of {passed:?}");
             return Err(Error::OtherKernel { entry, why });
@@ -53,6 +49,8 @@ impl Embedded {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::submit::{BACKWARD_ARGUMENT_BYTES, argument_bytes};
+    use contract::backward::variants::BACKWARD_VARIANTS;
     use contract::variants::VARIANTS;
 
     #[test]
@@ -72,8 +70,10 @@ mod tests {
         if KERNELS.is_empty() {
             return;
         }
-        for variant in VARIANTS {
-            if let Err(error) = Embedded::find(variant) {
+        let forward = VARIANTS.iter().map(|variant| (variant.entry, argument_bytes(variant)));
+        let backward = BACKWARD_VARIANTS.iter().map(|variant| (variant.entry, BACKWARD_ARGUMENT_BYTES));
+        for (entry, passed) in forward.chain(backward) {
+            if let Err(error) = Embedded::find(entry, passed) {
                 panic!("{error}");
             }
         }
@@ -81,8 +81,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_is_not_there_is_named_with_what_makes_it() {
-        let variant = Variant { entry: "fa512_none", ..VARIANTS[0] };
-        let error = Embedded::find(&variant).err().expect("there is none").to_string();
+        let error = Embedded::find("fa512_none", &[]).err().expect("there is none").to_string();
         assert!(error.contains("without the kernel fa512_none") && error.contains("cargo xtask ptx"), "{error}");
     }
 }

@@ -36,6 +36,11 @@ impl Options {
         Self { overlap, ..self }
     }
 
+    /// Whether the driver is asked what the addresses point to.
+    pub(crate) const fn checks_pointers(self) -> bool {
+        self.check_pointers
+    }
+
     /// Whether launches may begin before the previous one ends.
     #[cfg(feature = "cudarc")]
     pub(crate) const fn overlaps(self) -> bool {

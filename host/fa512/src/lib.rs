@@ -9,6 +9,7 @@
 //! Programs with PTX of their own (other code generators, tuners) load it as a [`Module`] and plan with [`contract`].
 //! Its kernels are launched by the same code as those of this library.
 
+mod backward;
 mod context;
 #[cfg(feature = "cudarc")]
 pub mod cudarc;
@@ -32,14 +33,17 @@ mod version;
 pub use contract;
 
 pub use contract::args::Strides;
+pub use contract::backward::plan::BackwardAddresses;
 pub use contract::config::{Element, Mask};
 pub use contract::gpu::Gpu as GpuFacts;
+pub use contract::gradient::{Gradient, GradientViews};
 pub use contract::packing::{Lengths, Packing};
 pub use contract::plan::Addresses;
 pub use contract::problem::{Alignment, Problem, ScoreMod, Shape, Slopes, Window};
 pub use contract::refusal::{Dimension, Refusal, Tensor};
 pub use contract::view::{Layout, View, Views};
 
+pub use backward::{backward, backward_with, supports_backward, warm_up_backward};
 pub use context::Entered;
 pub use error::{Error, ErrorKind, MemoryProblem};
 pub use forward::{Options, Support, forward, forward_with, forward_without_keys, supports, warm_up};

@@ -99,35 +99,45 @@ impl Plan {
 
     /// Requires the tensors at `addresses` to lie in memory of `place`.
     pub(crate) fn check_memory(&self, driver: &Driver, place: Place, addresses: &Addresses) -> Result<(), Error> {
-        let problem = self.plan.problem();
-        let check = |tensor, address: u64| {
-            let first = address.saturating_add(problem.views().of(tensor).offset * ELEMENT_BYTES);
-            memory::check(driver, place, tensor, first, problem.extent(tensor) * ELEMENT_BYTES)
-        };
-        check(Tensor::Q, addresses.q)?;
-        check(Tensor::K, addresses.k)?;
-        check(Tensor::V, addresses.v)?;
-        check(Tensor::O, addresses.o)?;
-        for (tensor, address) in addresses.lengths() {
-            if let Some((elements, address)) = lengths_elements(problem, tensor).zip(address) {
-                memory::check(driver, place, tensor, address, elements * LENGTHS_ALIGNMENT)?;
-            }
-        }
-        // `Problem::with_score_mod` and `Plan::bind` checked that both fit 64 bits.
-        let (score_mod, shape) = (problem.score_mod(), problem.shape());
-        if let Some((elements, bias)) = score_mod.bias_extent(shape).zip(addresses.bias) {
-            memory::check(driver, place, Tensor::Bias, bias, elements * ELEMENT_BYTES)?;
-        }
-        if let Some((elements, slopes)) = score_mod.slopes(shape, problem.packing()).zip(addresses.alibi_slopes) {
-            memory::check(driver, place, Tensor::Slopes, slopes, elements * SLOPE_BYTES)?;
-        }
-        if let Some(workspace) = addresses.workspace.filter(|_| self.workspace_bytes() > 0) {
-            memory::check(driver, place, Tensor::Workspace, workspace, self.workspace_bytes())?;
-        }
-        let Some(lse) = addresses.lse else { return Ok(()) };
-        // A problem's rows fit 64 bits, since its O does.
-        memory::check(driver, place, Tensor::Lse, lse, problem.shape().rows() as u64 * LSE_ELEMENT_BYTES)
+        check_forward_memory(driver, place, self.plan.problem(), addresses, self.workspace_bytes())
     }
+}
+
+/// Requires the tensors of a forward pass at `addresses` to lie in memory of `place`.
+pub(crate) fn check_forward_memory(
+    driver: &Driver,
+    place: Place,
+    problem: &Problem,
+    addresses: &Addresses,
+    workspace_bytes: u64,
+) -> Result<(), Error> {
+    let check = |tensor, address: u64| {
+        let first = address.saturating_add(problem.views().of(tensor).offset * ELEMENT_BYTES);
+        memory::check(driver, place, tensor, first, problem.extent(tensor) * ELEMENT_BYTES)
+    };
+    check(Tensor::Q, addresses.q)?;
+    check(Tensor::K, addresses.k)?;
+    check(Tensor::V, addresses.v)?;
+    check(Tensor::O, addresses.o)?;
+    for (tensor, address) in addresses.lengths() {
+        if let Some((elements, address)) = lengths_elements(problem, tensor).zip(address) {
+            memory::check(driver, place, tensor, address, elements * LENGTHS_ALIGNMENT)?;
+        }
+    }
+    // `Problem::with_score_mod` and `Plan::bind` checked that both fit 64 bits.
+    let (score_mod, shape) = (problem.score_mod(), problem.shape());
+    if let Some((elements, bias)) = score_mod.bias_extent(shape).zip(addresses.bias) {
+        memory::check(driver, place, Tensor::Bias, bias, elements * ELEMENT_BYTES)?;
+    }
+    if let Some((elements, slopes)) = score_mod.slopes(shape, problem.packing()).zip(addresses.alibi_slopes) {
+        memory::check(driver, place, Tensor::Slopes, slopes, elements * SLOPE_BYTES)?;
+    }
+    if let Some(workspace) = addresses.workspace.filter(|_| workspace_bytes > 0) {
+        memory::check(driver, place, Tensor::Workspace, workspace, workspace_bytes)?;
+    }
+    let Some(lse) = addresses.lse else { return Ok(()) };
+    // A problem's rows fit 64 bits, since its O does.
+    memory::check(driver, place, Tensor::Lse, lse, problem.shape().rows() as u64 * LSE_ELEMENT_BYTES)
 }
 
 /// A launch bound to tensors. It may be put on streams any number of times.

@@ -5,6 +5,8 @@ use std::num::NonZeroU32;
 use std::ptr;
 
 use contract::args::{ForwardArgs, TensorMaps};
+use contract::backward::args::BackwardArgs;
+use contract::backward::plan::BackwardLaunch;
 use contract::plan::Launch;
 use contract::refusal::Tensor;
 use contract::tensor_map;
@@ -21,6 +23,36 @@ pub fn argument_bytes(variant: &Variant<'_>) -> &'static [usize] {
         false => &[size_of::<ForwardArgs>()],
         true => &[size_of::<ForwardArgs>(), size_of::<TensorMaps>()],
     }
+}
+
+/// Sizes in bytes of the arguments that a backward launch passes.
+pub const BACKWARD_ARGUMENT_BYTES: &[usize] = &[size_of::<BackwardArgs>()];
+
+/// Puts a backward launch on `stream`.
+///
+/// # Errors
+/// When the driver refuses the launch.
+///
+/// # Safety
+/// As for [`submit`].
+pub unsafe fn submit_backward(
+    driver: &Driver,
+    kernel: LoadedKernel,
+    launch: &BackwardLaunch,
+    stream: Stream,
+) -> Result<(), Error> {
+    let config = LaunchConfig {
+        grid: [launch.blocks(), 1, 1],
+        block: [launch.threads(), 1, 1],
+        shared_bytes: launch.shared_bytes(),
+        stream: stream.handle(),
+        attributes: ptr::null_mut(),
+        attribute_count: 0,
+    };
+    let arguments = [ptr::from_ref(launch.args()).cast::<c_void>()];
+    // SAFETY: the kernel takes this argument, which the driver copies before it returns; the caller vouches for the rest.
+    let code = unsafe { (driver.call.launch_kernel)(&config, kernel.handle(), arguments.as_ptr(), ptr::null()) };
+    driver.check(code, || format!("launching {}", launch.variant().entry))
 }
 
 /// Puts `launch` on `stream` (`cuLaunchKernelEx`), and the one that has to follow it, if any. It may begin before the previous launch ends if `overlap` is set,

@@ -32,3 +32,7 @@ pub trait Kernel: Copy + 'static {
 
 /// Unnormalised O of a strip of 16 rows.
 pub type OutputStrip<K> = <<K as Kernel>::HeadDim as HeadDim>::Output;
+
+/// Unnormalised O of one warp, or a gradient: 8-column tiles, for each strip of 16 rows.
+#[cfg(feature = "sm_80")]
+pub type Output<K, const M_TILES: usize> = [OutputStrip<K>; M_TILES];

@@ -1,6 +1,7 @@
 //! The device half: instruction wrappers and kernels, built only for `nvptx64`.
 //!
-//! [`forward`] has the kernels, a folder for each family. What they are made of is beside it: [`mask`], [`scores`], [`softmax`],
+//! [`forward`] and [`backward`] have the kernels, a folder for each family. What they are made of is beside them: [`products`], [`copy`] and
+//! [`stores`] of the sm_80 family; [`mask`], [`scores`], [`softmax`],
 //! [`sequence`], [`tile`]; and for kernels with a TMA producer [`tma`] and, above it, [`order`]. Below all of them are [`ptx`], a file for
 //! each family of instructions, and [`codegen`].
 //!
@@ -18,7 +19,11 @@
     )
 )]
 
+#[cfg(feature = "sm_80")]
+pub mod backward;
 pub mod codegen;
+#[cfg(feature = "sm_80")]
+mod copy;
 #[cfg(any(feature = "sm_80", feature = "sm_90a"))]
 pub mod forward;
 mod hidden;
@@ -32,6 +37,8 @@ pub mod mask;
 mod order;
 #[cfg(all(any(feature = "sm_80", feature = "sm_90a"), not(feature = "candidates")))]
 pub mod probe;
+#[cfg(feature = "sm_80")]
+mod products;
 pub mod ptx;
 #[cfg(any(feature = "sm_80", feature = "sm_90a"))]
 pub mod scores;
@@ -39,6 +46,8 @@ pub mod scores;
 pub mod sequence;
 #[cfg(any(feature = "sm_80", feature = "sm_90a"))]
 mod softmax;
+#[cfg(feature = "sm_80")]
+mod stores;
 #[cfg(any(feature = "sm_80", feature = "sm_90a"))]
 pub mod tile;
 #[cfg(feature = "sm_90a")]

@@ -9,6 +9,7 @@ mod refusal;
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::args::{TENSOR_MAPS_ALIGNMENT, TENSOR_MAPS_COMPILED_ALIGNMENT, TensorMaps};
+use contract::backward::variants::{BACKWARD_VARIANTS, BackwardVariant};
 use contract::manifest::Entry;
 use contract::probe::PROBES;
 use contract::tile::Configuration;
@@ -57,7 +58,7 @@ impl From<Configuration> for LaunchBounds {
     }
 }
 
-/// Adds launch bounds to every entry, and removes probes and functions that no entry calls.
+/// Adds launch bounds to every entry, and removes probes, backward entries, and functions that no entry calls.
 ///
 /// The bound on threads is `.reqntid`, not `.maxntid`: the entries are compiled for exactly that many threads, and the driver
 /// then refuses a launch with another number instead of computing a wrong result.
@@ -66,6 +67,16 @@ impl From<Configuration> for LaunchBounds {
 pub fn postprocess(ptx: &str, variants: &[&Variant]) -> Result<Postprocessed, Vec<Refusal>> {
     let bounds = variants.iter().map(|variant| (variant.entry, variant.config.into())).collect();
     scan(ptx, &bounds, Scan::default())
+}
+
+/// [`postprocess`] for backward entries; other entries are left out.
+pub fn postprocess_backward(ptx: &str, variants: &[&BackwardVariant]) -> Result<Postprocessed, Vec<Refusal>> {
+    let bounds = |variant: &BackwardVariant| LaunchBounds {
+        threads: variant.tile.threads(),
+        min_blocks: variant.tile.min_blocks,
+    };
+    let bounds = variants.iter().map(|variant| (variant.entry, bounds(variant))).collect();
+    scan(ptx, &bounds, Scan { leaves_others_out: true, ..Scan::default() })
 }
 
 /// [`postprocess`] for the entry `name` alone; other entries are left out.
@@ -181,7 +192,7 @@ impl<'a> Scan<'a> {
     fn begin_item(&mut self, number: usize, code: &str, bounds: &BTreeMap<&str, LaunchBounds>) {
         if let Some(name) = entry_of_line(code) {
             if !bounds.contains_key(name) {
-                if self.leaves_others_out || is_probe(name) {
+                if self.leaves_others_out || is_elsewhere(name) {
                     self.within = Within::LeftOut { body: false };
                     return;
                 }
@@ -256,8 +267,9 @@ fn aligned_tensor_maps(line: &str) -> Option<String> {
 }
 
 /// Whether the entry `name` is a probe, which goes to a file of its own.
-fn is_probe(name: &str) -> bool {
-    PROBES.iter().any(|probe| probe.entry == name)
+/// Whether an entry has a file of its own kind: probes and backward entries.
+fn is_elsewhere(name: &str) -> bool {
+    PROBES.iter().any(|probe| probe.entry == name) || BACKWARD_VARIANTS.iter().any(|variant| variant.entry == name)
 }
 
 #[cfg(test)]

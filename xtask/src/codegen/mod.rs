@@ -13,6 +13,7 @@ mod units;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use contract::backward::variants::BackwardVariant;
 use contract::config::Family;
 use contract::manifest;
 use contract::variants::Variant;
@@ -105,6 +106,12 @@ pub trait CodeGenerator: Sync {
 
     /// Whether it compiles a family's probes with its kernels.
     fn has_probes(&self) -> bool {
+        false
+    }
+
+    /// Whether it compiles the backward entry `variant`.
+    fn has_backward(&self, variant: &BackwardVariant) -> bool {
+        let _ = variant;
         false
     }
 

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
+use contract::backward::variants::BackwardVariant;
 use contract::manifest;
 use ptx_text::dwarf;
 use toml::{Table, Value};
@@ -179,6 +180,10 @@ impl CodeGenerator for RustCuda {
     }
 
     fn has_probes(&self) -> bool {
+        true
+    }
+
+    fn has_backward(&self, _: &BackwardVariant) -> bool {
         true
     }
 

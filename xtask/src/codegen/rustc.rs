@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use contract::backward::variants::BackwardVariant;
 use contract::manifest;
 use ptx_text::{call_chains, join};
 
@@ -137,6 +138,10 @@ impl CodeGenerator for Rustc {
     }
 
     fn has_probes(&self) -> bool {
+        true
+    }
+
+    fn has_backward(&self, _: &BackwardVariant) -> bool {
         true
     }
 

@@ -5,7 +5,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use contract::config::Family;
-use contract::manifest::{Entry, Manifest, Module};
+use contract::manifest::{Manifest, Module, Resources};
 
 use super::{package, ptx, python_test, test};
 use crate::codegen::{self, FAMILY_TARGETS};
@@ -107,9 +107,15 @@ fn lint_device_half(environment: &Environment, workspace: &Workspace, folder: &P
 
 /// Every entry must have been accepted for every architecture, and none may spill or have a stack frame.
 fn check_resources(manifest: &Manifest) -> Result<()> {
-    let entries = manifest.modules.iter().flat_map(|module| &module.entries);
-    let problems: Vec<String> = entries
-        .flat_map(|entry| checked_architectures(entry.family()).filter_map(|one| resource_problem(entry, one)))
+    let forward = manifest.modules.iter().flat_map(|module| &module.entries);
+    let forward = forward.map(|entry| (entry.family(), &entry.name, &entry.resources));
+    let backward = manifest.modules.iter().flat_map(|module| &module.backward);
+    let backward = backward.map(|entry| (Family::Sm80, &entry.name, &entry.resources));
+    let problems: Vec<String> = forward
+        .chain(backward)
+        .flat_map(|(family, name, resources)| {
+            checked_architectures(family).filter_map(move |one| resource_problem(name, resources, one))
+        })
         .collect();
     if !problems.is_empty() {
         bail!("the entries are not what they should be:\n  {}", problems.join("\n  "));
@@ -142,11 +148,11 @@ fn families(manifest: &Manifest) -> impl Iterator<Item = (Family, &Module)> {
     manifest.modules.iter().filter_map(|module| Some((module.entries.first()?.family(), module)))
 }
 
-fn resource_problem(entry: &Entry, architecture: u32) -> Option<String> {
-    let Some(resources) = entry.resources.iter().find(|resources| resources.architecture == architecture) else {
-        return Some(format!("{} was not assembled for sm_{architecture}", entry.name));
+fn resource_problem(name: &str, resources: &[Resources], architecture: u32) -> Option<String> {
+    let Some(resources) = resources.iter().find(|resources| resources.architecture == architecture) else {
+        return Some(format!("{name} was not assembled for sm_{architecture}"));
     };
-    Waste::of(&entry.name, resources).map(|waste| waste.to_string())
+    Waste::of(name, resources).map(|waste| waste.to_string())
 }
 
 #[cfg(test)]
@@ -162,7 +168,8 @@ mod tests {
         let variant = VARIANTS.iter().find(|variant| variant.family() == Family::Sm80).expect("there is one");
         let mut entry = Entry::from(variant);
         for architecture in checked_architectures(entry.family()) {
-            let problem = resource_problem(&entry, architecture).expect("nothing was assembled yet");
+            let problem =
+                resource_problem(&entry.name, &entry.resources, architecture).expect("nothing was assembled yet");
             assert!(problem.contains(&format!("was not assembled for sm_{architecture}")), "{problem}");
             entry.resources.push(Resources {
                 architecture,
@@ -172,10 +179,11 @@ mod tests {
                 stack: 0,
                 static_shared: 0,
             });
-            assert_eq!(resource_problem(&entry, architecture), None);
+            assert_eq!(resource_problem(&entry.name, &entry.resources, architecture), None);
         }
         entry.resources[1].spill_loads = 4;
-        let problem = resource_problem(&entry, entry.resources[1].architecture).expect("it spills");
+        let problem =
+            resource_problem(&entry.name, &entry.resources, entry.resources[1].architecture).expect("it spills");
         assert!(problem.contains(&entry.name) && problem.contains("4 of spill loads"), "{problem}");
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
 use contract::architecture::ARCHITECTURES;
+use contract::backward::variants::BACKWARD_VARIANTS;
 use contract::config::{Element, WARP_SIZE};
 use contract::manifest::{Entry, Resources};
 use contract::variants::{VARIANTS, Variant};
@@ -125,8 +126,9 @@ fn build_checked(
 pub fn check_loops(environment: &Environment, workspace: &Workspace) -> Result<()> {
     let code_generator = codegen::without_unrolling(environment, workspace)?;
     let of_one_type: Vec<&Variant> = VARIANTS.iter().filter(|variant| variant.element == Element::F16).collect();
-    let selected =
-        Selected::new(code_generator.as_ref(), &of_one_type, workspace)?.context("rustc compiles any entries")?;
+    let backward: Vec<_> = BACKWARD_VARIANTS.iter().filter(|variant| variant.element == Element::F16).collect();
+    let selected = Selected::new(code_generator.as_ref(), &of_one_type, &backward, workspace)?
+        .context("rustc compiles any entries")?;
     let folder = workspace.device_target().join("without-unrolling");
     let built = ptx_folder::build(workspace, &selected, &FAMILY_TARGETS, Checks::default(), &folder).context(
         "a loop over registers has to be an `unrolled!` (docs/rust-cuda.md); with rustc's own unrolling off",
@@ -148,7 +150,7 @@ pub fn build_one(
     folder: &Path,
 ) -> Result<Option<PtxFolder>> {
     let variants = [variant];
-    let Some(selected) = Selected::new(code_generator, &variants, workspace)? else { return Ok(None) };
+    let Some(selected) = Selected::new(code_generator, &variants, &[], workspace)? else { return Ok(None) };
     eprintln!("xtask: this run needs 1 of {} entries; `cargo xtask ptx` compiles all", VARIANTS.len());
     let record = Record::read(workspace)?;
     let checks = Checks { ptxas: None, collectives: Some(&record) };

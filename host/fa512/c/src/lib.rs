@@ -3,6 +3,7 @@
 //!
 //! No panic unwinds into C: it becomes `FA512_ERROR_INTERNAL`.
 
+mod gradient;
 mod lengths;
 mod problem;
 mod status;
@@ -12,8 +13,9 @@ use std::ffi::{c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use attention::{Addresses, Gpu, Plan, Stream};
+use attention::{Addresses, Gpu, Gradient, Plan, Stream};
 
+use gradient::RawGradient;
 use lengths::RawLengths;
 use problem::{Call, RawProblem, given};
 use status::{Failure, INTERNAL, OK};
@@ -202,6 +204,52 @@ pub unsafe extern "C" fn fa512_forward_lengths(
         let addresses = unsafe { lengths::read(lengths, Addresses::new(q, k, v, o)) }?;
         // SAFETY: the caller's promise is the same.
         unsafe { forward(problem, addresses, lse, stream) }
+    })
+}
+
+/// Computes dQ, dK and dV of a problem, asynchronously on a stream.
+///
+/// # Safety
+/// `problem` and `gradient` are null or point to `size` bytes, `size` being their first field, and so does `lengths`; the rest is as for
+/// [`attention::backward`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fa512_backward(
+    problem: *const RawProblem,
+    q: *const c_void,
+    k: *const c_void,
+    v: *const c_void,
+    lengths: *const RawLengths,
+    gradient: *const RawGradient,
+    stream: *mut c_void,
+) -> i32 {
+    let [q, k, v] = [q, k, v].map(|address| address.addr() as u64);
+    answer(|| {
+        // SAFETY: the caller's promise about `problem`.
+        let Some(call) = (unsafe { problem::read(problem) })? else { return Ok(()) };
+        let Call { problem, options, bias, alibi_slopes, .. } = call;
+        // SAFETY: the caller's promise about `lengths`.
+        let addresses = unsafe { lengths::read(lengths, Addresses::new(q, k, v, 0)) }?;
+        let addresses = Addresses { bias, alibi_slopes, ..addresses };
+        // SAFETY: the caller's promise about `gradient`.
+        let (gradient, addresses) = unsafe { gradient::read(gradient, problem, addresses) }?;
+        // SAFETY: the caller's promise is that of `attention::backward_with`.
+        unsafe { attention::backward_with(&gradient, addresses, Stream::from_raw(stream), options) }?;
+        Ok(())
+    })
+}
+
+/// Loads the kernel that `fa512_backward` needs for a problem.
+///
+/// # Safety
+/// `problem` is null or points to `size` bytes, `size` being its first field.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fa512_warm_up_backward(problem: *const RawProblem) -> i32 {
+    answer(|| {
+        // SAFETY: the caller's promise about `problem`.
+        match unsafe { problem::read(problem) }? {
+            None => Ok(()),
+            Some(Call { problem, .. }) => Ok(attention::warm_up_backward(&Gradient::contiguous(problem)?)?),
+        }
     })
 }
 

@@ -37,9 +37,9 @@ const LARGEST_SIZE: usize = 4096;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawStrides {
-    batch: u64,
-    head: u64,
-    row: u64,
+    pub batch: u64,
+    pub head: u64,
+    pub row: u64,
 }
 
 /// `fa512_problem`. Any bit pattern is valid.

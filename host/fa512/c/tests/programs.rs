@@ -128,6 +128,12 @@ fn the_c_example_of_packed_sequences_keeps_them_apart() {
 }
 
 #[test]
+fn gradients_are_computed() {
+    let Some(output) = example(C, "tests/programs/backward.c", "backward") else { return };
+    assert_eq!(output, "gradients are right\n");
+}
+
+#[test]
 fn windows_are_computed_and_older_headers_have_none() {
     let Some(output) = example(C, "tests/programs/window.c", "window") else { return };
     assert_eq!(output, "O and LSE are right\n");

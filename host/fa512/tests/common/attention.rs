@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::address;
 
 /// Initial contents of outputs: a NaN in both types, which attention never produces.
-const UNTOUCHED: u16 = 0x7fe1;
+pub const UNTOUCHED: u16 = 0x7fe1;
 
 /// A problem with its tensors on a GPU.
 pub struct Case {
@@ -74,7 +74,7 @@ fn elements(problem: &Problem, tensor: Tensor) -> usize {
     (problem.extent(tensor) + problem.views().of(tensor).offset) as usize
 }
 
-fn decode(element: Element, bits: u16) -> f64 {
+pub fn decode(element: Element, bits: u16) -> f64 {
     match element {
         Element::F16 => f16::from_bits(bits).to_f64(),
         Element::Bf16 => bf16::from_bits(bits).to_f64(),
@@ -89,7 +89,7 @@ fn encode(element: Element, value: f64) -> u16 {
 }
 
 /// Numbers between -1 and 1, determined by the seed.
-fn random(element: Element, count: usize, seed: u64) -> Vec<u16> {
+pub fn random(element: Element, count: usize, seed: u64) -> Vec<u16> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state ^= state << 13;
@@ -185,6 +185,16 @@ impl Case {
         Self { bias, bias_begin: begin, ..self }
     }
 
+    /// Q, K and V.
+    pub fn inputs(&self) -> &[Vec<u16>; 3] {
+        &self.inputs
+    }
+
+    /// The rows of each sequence of a batch entry, and those of its K and V.
+    pub fn sequences(&self) -> &[[Range<u32>; 2]] {
+        &self.sequences
+    }
+
     /// Device addresses of the tensors.
     pub fn addresses(&self) -> Addresses {
         let stream = &self.stream;
@@ -272,8 +282,13 @@ impl Case {
         }
     }
 
+    /// The score of a query and a key whose scaled product is `scaled`.
+    pub fn score(&self, [batch, head, query, key]: [u32; 4], scaled: f64) -> f64 {
+        self.scores.score(&self.problem, [batch, head, query, key], self.distance(query, key), scaled)
+    }
+
     /// The keys that a query attends to; `None` for a row of no sequence.
-    fn keys(&self, query: u32) -> Option<Range<u32>> {
+    pub fn keys(&self, query: u32) -> Option<Range<u32>> {
         let [rows, keys] = self.sequences.iter().find(|[rows, _]| rows.contains(&query))?;
         let attended = self.problem.attended_keys(query - rows.start, rows.len() as u32, keys.len() as u32);
         Some(keys.start + attended.start..keys.start + attended.end)
@@ -302,7 +317,7 @@ impl Case {
         let dot = |key: Vec<f64>| -> f64 { q.iter().zip(key).map(|(q, k)| q * k).sum() };
         let score = |key| {
             let scaled = self.problem.scale() * dot(row(k, (views.k, head / group), key));
-            self.scores.score(&self.problem, [batch, head, query, key], self.distance(query, key), scaled)
+            self.score([batch, head, query, key], scaled)
         };
         let scores: Vec<f64> = keys.clone().map(score).collect();
         let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -324,7 +339,7 @@ fn ranges(cu_seqlens: &[i32]) -> Vec<Range<u32>> {
 }
 
 /// The first element of a row.
-fn index(view: View, batch: u32, head: u32, row: u32) -> usize {
+pub fn index(view: View, batch: u32, head: u32, row: u32) -> usize {
     let Strides { batch: of_batch, head: of_head, row: of_row } = view.strides;
     (view.offset + u64::from(batch) * of_batch + u64::from(head) * of_head + u64::from(row) * of_row) as usize
 }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::launch::backward::variants::BackwardVariant;
 use crate::launch::manifest::Entry;
 use crate::launch::variants::Variant;
 use crate::schedule::architecture::MOST_GENEROUS;
@@ -87,6 +88,18 @@ impl Candidate {
         };
         format!("{tile}, {sequence:?}, {mask:?};")
     }
+}
+
+/// [`declaration`] of a backward entry. Nothing is declared where another family is compiled.
+pub fn declaration_of_backward(variant: &BackwardVariant) -> String {
+    let BackwardVariant { entry, tile, element, sequence, mask, scores } = variant;
+    let scores = match scores {
+        Scores::Unmodified => "[]",
+        Scores::Modified => "[Modified]",
+    };
+    format!(
+        "#[cfg(feature = \"sm_80\")]\nbackward_entry! {{ {entry}, {element:?}, {tile:?}, sequence::{sequence:?}, mask::{mask:?}, {scores} }}\n"
+    )
 }
 
 /// The declaration of an entry that kernel-gpu's `entries.rs` includes for the device.

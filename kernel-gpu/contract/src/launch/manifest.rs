@@ -55,8 +55,20 @@ pub struct Module {
     pub ptx_version: String,
     /// The file's `.target`, such as `sm_80`.
     pub target: String,
-    /// Entries of the file.
+    /// Forward entries of the file.
     pub entries: Vec<Entry>,
+    /// Its backward entries ([`crate::launch::backward::variants`]), which are in a file of their own. Absent in manifests from before there were any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backward: Vec<BackwardEntry>,
+}
+
+/// A backward entry. The list of variants says how to launch it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BackwardEntry {
+    /// Name of the `.entry`.
+    pub name: String,
+    /// What ptxas reported, once per architecture it compiled for; empty if there was no ptxas.
+    pub resources: Vec<Resources>,
 }
 
 /// One kernel entry and how to launch it.

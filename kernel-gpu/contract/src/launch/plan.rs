@@ -1,6 +1,6 @@
 //! A launch: planned from the problem and the GPU alone, then bound to addresses.
 
-mod addresses;
+pub(super) mod addresses;
 
 use core::num::NonZeroU32;
 use core::ops::RangeInclusive;
@@ -65,42 +65,12 @@ impl<'a> Plan<'a> {
         let blocks = blocks(config.grid(), work_items, gpu.multiprocessors, config.min_blocks());
         let side_by_side = gpu.multiprocessors.saturating_mul(config.min_blocks());
         let cluster = Split::new(config, variant.mask).cluster(work_items, shape.kv_sequence, gpu.multiprocessors);
-        let (views, band) = (problem.views(), problem.band());
         let args = ForwardArgs {
-            q: 0,
-            k: 0,
-            v: 0,
-            o: 0,
-            lse: 0,
-            score_mod: score_mod_args(problem),
-            cu_seqlens: 0,
-            cu_seqlens_k: 0,
-            seqused_q: 0,
-            seqused_k: 0,
-            part_results: 0,
-            q_strides: views.q.strides,
-            k_strides: views.k.strides,
-            v_strides: views.v.strides,
-            o_strides: views.o.strides,
-            scale_log2: problem.scale_log2(),
-            // Sequences are shorter than this, and no distance from a position overflows 32 bits.
-            window_left: band.left.min(1 << 30),
-            // No key is further ahead, even of a position before the first key.
-            window_right: band.right.min(shape.sequence.max(shape.kv_sequence) as i32),
-            sequence: shape.sequence,
-            kv_sequence: shape.kv_sequence,
-            sequences: problem.packing().map_or(0, |packing| packing.sequences),
-            room: room(problem, shape.sequence),
-            kv_room: room(problem, shape.kv_sequence),
-            bottom_right: if problem.looks_up_positions() { u32::MAX } else { 0 },
-            combined_parts: 0,
-            head_dim: shape.head_dim,
-            heads: Divisor::new(positive(shape.heads)),
-            group: Divisor::new(positive(shape.group())),
             query_tiles: Divisor::new(positive(query_tiles)),
             work_items: positive(work_items),
             last_round: last_round(&variant, work_items, blocks),
             head_groups: head_groups(problem, &variant, query_tiles, blocks.min(side_by_side), gpu),
+            ..ForwardArgs::of_tiles(problem, query_tiles)
         };
         let shared_bytes = config.shared_bytes_of_launch(blocks, gpu.multiprocessors);
         Ok(Self { variant, problem: *problem, blocks: blocks * cluster, parts: 1, cluster, shared_bytes, args })
@@ -159,6 +129,51 @@ impl<'a> Plan<'a> {
         let encoded = TensorMaps([[0; TENSOR_MAP_BYTES as usize]; 4]);
         let Self { variant, blocks, parts, cluster, shared_bytes, .. } = *self;
         Ok(Launch { variant, grid: [blocks, parts], cluster, shared_bytes, args, tensor_maps, encoded })
+    }
+}
+
+impl ForwardArgs {
+    /// The arguments for `problem` without addresses, with `tiles` query tiles or slots of a head, for blocks that take heads one after another.
+    pub(crate) fn of_tiles(problem: &Problem, tiles: u32) -> Self {
+        let (shape, views, band) = (problem.shape(), problem.views(), problem.band());
+        let tiles = positive(tiles);
+        let heads = positive(shape.batch).saturating_mul(positive(shape.heads));
+        Self {
+            q: 0,
+            k: 0,
+            v: 0,
+            o: 0,
+            lse: 0,
+            score_mod: score_mod_args(problem),
+            cu_seqlens: 0,
+            cu_seqlens_k: 0,
+            seqused_q: 0,
+            seqused_k: 0,
+            part_results: 0,
+            q_strides: views.q.strides,
+            k_strides: views.k.strides,
+            v_strides: views.v.strides,
+            o_strides: views.o.strides,
+            scale_log2: problem.scale_log2(),
+            // Sequences are shorter than this, and no distance from a position overflows 32 bits.
+            window_left: band.left.min(1 << 30),
+            // No key is further ahead, even of a position before the first key.
+            window_right: band.right.min(shape.sequence.max(shape.kv_sequence) as i32),
+            sequence: shape.sequence,
+            kv_sequence: shape.kv_sequence,
+            sequences: problem.packing().map_or(0, |packing| packing.sequences),
+            room: room(problem, shape.sequence),
+            kv_room: room(problem, shape.kv_sequence),
+            bottom_right: if problem.looks_up_positions() { u32::MAX } else { 0 },
+            combined_parts: 0,
+            head_dim: shape.head_dim,
+            heads: Divisor::new(positive(shape.heads)),
+            group: Divisor::new(positive(shape.group())),
+            query_tiles: Divisor::new(tiles),
+            work_items: heads.saturating_mul(tiles),
+            last_round: LastRound::whole(1, 1),
+            head_groups: HeadGroups::one(heads, tiles),
+        }
     }
 }
 

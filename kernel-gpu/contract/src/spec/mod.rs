@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod gpu;
+pub mod gradient;
 pub mod limits;
 pub mod packing;
 pub mod problem;

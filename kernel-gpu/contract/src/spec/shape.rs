@@ -70,7 +70,7 @@ impl Shape {
     pub const fn of(self, tensor: Tensor) -> Self {
         let Self { batch, heads, kv_heads, sequence, kv_sequence, head_dim } = self;
         match tensor {
-            Tensor::K | Tensor::V => Self::new(batch, kv_heads, kv_sequence),
+            Tensor::K | Tensor::V | Tensor::DK | Tensor::DV => Self::new(batch, kv_heads, kv_sequence),
             _ => Self::new(batch, heads, sequence),
         }
         .with_head_dim(head_dim)

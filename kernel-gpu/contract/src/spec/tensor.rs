@@ -13,6 +13,14 @@ pub enum Tensor {
     V,
     /// Output.
     O,
+    /// The gradient with respect to O.
+    DO,
+    /// The gradient with respect to Q.
+    DQ,
+    /// The gradient with respect to K.
+    DK,
+    /// The gradient with respect to V.
+    DV,
     /// Log-sum-exp.
     Lse,
     /// First row of each packed sequence.
@@ -39,6 +47,10 @@ impl Tensor {
             Tensor::K => "K",
             Tensor::V => "V",
             Tensor::O => "O",
+            Tensor::DO => "dO",
+            Tensor::DQ => "dQ",
+            Tensor::DK => "dK",
+            Tensor::DV => "dV",
             Tensor::Lse => "LSE",
             Tensor::CuSeqlens => "cu_seqlens",
             Tensor::CuSeqlensK => "cu_seqlens_k",

@@ -51,6 +51,13 @@ pub trait Bias: Copy {
         fetched: Self::Fetched<M_TILES, N_TILES>,
         lane: Lane,
     );
+
+    /// A score with the element of row `row` and key `key`.
+    ///
+    /// # Safety
+    /// The bias has that element.
+    #[cfg(feature = "sm_80")]
+    unsafe fn add_to_one<E: Element>(self, args: &ForwardArgs, score: f32, row: u32, key: u32) -> f32;
 }
 
 /// Whether a kernel has tiles in shared memory for a bias ([`contract::tile::BiasTiles`]), where they begin there, and whether there may be
@@ -148,6 +155,16 @@ impl<const MAY_EXIST: bool> Bias for InRegisters<MAY_EXIST> {
                 });
             });
         });
+    }
+
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    unsafe fn add_to_one<E: Element>(self, args: &ForwardArgs, score: f32, row: u32, key: u32) -> f32 {
+        let is_there = MAY_EXIST && self.address != 0;
+        let address = self.address + row as u64 * pitch(args) + (key * ELEMENT_BYTES) as u64;
+        // SAFETY: the caller's promise.
+        let [element, _] = E::unpack(unsafe { memory::load_global_2_if(address, is_there) });
+        if is_there { math::fma(element, args.score_mod.inverse_scale, score) } else { score }
     }
 }
 

@@ -41,6 +41,25 @@ pub trait ScoreMod: Copy {
         lane: Lane,
     ) -> Self::Fetched<M_TILES, N_TILES>;
 
+    /// Applies the softcap alone to scores, wherever they are.
+    #[cfg(feature = "sm_80")]
+    fn cap<const M_TILES: usize, const N_TILES: usize>(args: &ForwardArgs, scores: &mut Scores<M_TILES, N_TILES>);
+
+    /// Multiplies gradients with respect to scores by the derivatives of the softcap, given the capped scores.
+    #[cfg(feature = "sm_80")]
+    fn uncap<const M_TILES: usize, const N_TILES: usize>(
+        args: &ForwardArgs,
+        gradients: &mut Scores<M_TILES, N_TILES>,
+        capped: &Scores<M_TILES, N_TILES>,
+    );
+
+    /// A capped score with ALiBi's term and the bias of a key and of the query at `position`, which is its row if there is a bias.
+    ///
+    /// # Safety
+    /// The launch's bias has an element for each row and key of the sequence, and these are of it.
+    #[cfg(feature = "sm_80")]
+    unsafe fn add_to_one<E: Element>(self, args: &ForwardArgs, score: f32, position: u32, key: u32) -> f32;
+
     /// Modifies the scores at `place`.
     ///
     /// # Safety
@@ -70,6 +89,25 @@ impl ScoreMod for Unmodified {
 
     #[inline(always)]
     unsafe fn fetch<E: Element, const M_TILES: usize, const N_TILES: usize>(self, _: &ForwardArgs, _: Place, _: Lane) {}
+
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    fn cap<const M_TILES: usize, const N_TILES: usize>(_: &ForwardArgs, _: &mut Scores<M_TILES, N_TILES>) {}
+
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    fn uncap<const M_TILES: usize, const N_TILES: usize>(
+        _: &ForwardArgs,
+        _: &mut Scores<M_TILES, N_TILES>,
+        _: &Scores<M_TILES, N_TILES>,
+    ) {
+    }
+
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    unsafe fn add_to_one<E: Element>(self, _: &ForwardArgs, score: f32, _position: u32, _key: u32) -> f32 {
+        score
+    }
 
     #[inline(always)]
     unsafe fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
@@ -118,6 +156,43 @@ impl<B: Bias> ScoreMod for Modified<B> {
     ) -> B::Fetched<M_TILES, N_TILES> {
         // SAFETY: as promised to this function.
         unsafe { self.bias.fetch::<E, M_TILES, N_TILES>(args, place, lane) }
+    }
+
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    fn cap<const M_TILES: usize, const N_TILES: usize>(args: &ForwardArgs, scores: &mut Scores<M_TILES, N_TILES>) {
+        let softcap_exponent = args.score_mod.softcap_exponent;
+        if softcap_exponent != 0.0 {
+            for_each_tile(scores, |_, _, scores| {
+                unrolled!(at most 4; for i in 4 => { scores[i] = tanh_of_half(softcap_exponent * scores[i]) });
+            });
+        }
+    }
+
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    fn uncap<const M_TILES: usize, const N_TILES: usize>(
+        args: &ForwardArgs,
+        gradients: &mut Scores<M_TILES, N_TILES>,
+        capped: &Scores<M_TILES, N_TILES>,
+    ) {
+        if args.score_mod.softcap_exponent != 0.0 {
+            for_each_tile(gradients, |m, n, gradients| {
+                // The derivative of tanh is 1 − tanh².
+                unrolled!(at most 4; for i in 4 => {
+                    gradients[i] = math::fma(-capped[m][n][i] * capped[m][n][i], gradients[i], gradients[i]);
+                });
+            });
+        }
+    }
+
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    unsafe fn add_to_one<E: Element>(self, args: &ForwardArgs, score: f32, position: u32, key: u32) -> f32 {
+        let distance = (position.wrapping_sub(key) as i32 + args.score_mod.first_position) as f32;
+        let score = math::fma(-self.slope, math::abs(distance), score);
+        // SAFETY: as promised to this function.
+        unsafe { self.bias.add_to_one::<E>(args, score, position, key) }
     }
 
     #[inline(always)]

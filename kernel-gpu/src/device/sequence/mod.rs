@@ -9,11 +9,23 @@ use crate::device::hidden;
 use crate::device::lane::Lane;
 use crate::device::ptx::memory;
 use contract::args::ForwardArgs;
+#[cfg(feature = "sm_80")]
+use contract::backward::args::BackwardArgs;
 use contract::geometry::BlockWork;
 use contract::longest_first::WorkOrder;
 use contract::packed::{Bounds, Rows, SequenceTile, Sequences};
 #[cfg(feature = "sm_80")]
 use other_rows::Share;
+
+/// Tensors of the same rows.
+#[cfg(feature = "sm_80")]
+#[derive(Clone, Copy)]
+pub enum Of {
+    /// Q, O and their gradients.
+    Queries,
+    /// K, V and theirs.
+    Keys,
+}
 
 /// The sequences of a kernel.
 pub trait Sequence {
@@ -69,6 +81,25 @@ pub trait Sequence {
         0
     }
 
+    /// The tile of keys of `rows` rows that a block computes the gradients of, and its head of K and V; `None` for the tile if it does not
+    /// exist.
+    #[cfg(feature = "sm_80")]
+    fn key_tile(args: &BackwardArgs, block: u32, rows: u32) -> (BlockWork, Option<SequenceTile>);
+
+    /// The rows of all sequences in some tensors, if there are others, whose gradients are 0.
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    fn rows_beside_others(_: &ForwardArgs, _of: Of) -> Option<Bounds> {
+        None
+    }
+
+    /// The rows of Q of the sequence of a tile of keys.
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    fn queries(args: &ForwardArgs, _: SequenceTile) -> Rows {
+        Rows { begin: 0, length: Self::length(args) }
+    }
+
     /// Index in LSE of row 0 of the head, in the sequence of `tile`.
     fn lse_row(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> u64;
 }
@@ -93,6 +124,12 @@ impl<const LENGTH: u32> Sequence for Exact<LENGTH> {
     #[inline(always)]
     fn tile(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile> {
         tile_of_batch::<Self>(args, work, rows)
+    }
+
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    fn key_tile(args: &BackwardArgs, block: u32, rows: u32) -> (BlockWork, Option<SequenceTile>) {
+        key_tile_of_batch::<Self>(args, block, rows)
     }
 
     #[inline(always)]
@@ -123,6 +160,12 @@ impl Sequence for Any {
         tile_of_batch::<Self>(args, work, rows)
     }
 
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    fn key_tile(args: &BackwardArgs, block: u32, rows: u32) -> (BlockWork, Option<SequenceTile>) {
+        key_tile_of_batch::<Self>(args, block, rows)
+    }
+
     #[inline(always)]
     fn lse_row(args: &ForwardArgs, work: BlockWork, _: SequenceTile) -> u64 {
         lse_row_of_batch::<Self>(args, work)
@@ -132,6 +175,17 @@ impl Sequence for Any {
 #[inline(always)]
 fn tile_of_batch<S: Sequence>(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile> {
     Some(SequenceTile { sequence: 0, begin: 0, length: S::length(args), first_row: work.query_tile * rows })
+}
+
+/// The tile of keys of block `block`, of one length for all heads.
+#[cfg(feature = "sm_80")]
+#[inline(always)]
+fn key_tile_of_batch<S: Sequence>(args: &BackwardArgs, block: u32, rows: u32) -> (BlockWork, Option<SequenceTile>) {
+    let (of_batch, query_tile) = args.key_tiles.divide(block);
+    let (batch, head) = args.kv_heads.divide(of_batch);
+    let tile =
+        SequenceTile { sequence: 0, begin: 0, length: S::kv_length(&args.problem), first_row: query_tile * rows };
+    (BlockWork { batch, head, query_tile }, Some(tile))
 }
 
 #[inline(always)]
@@ -282,6 +336,31 @@ impl Sequence for Packed {
     #[inline(always)]
     fn first_position(args: &ForwardArgs, length: u32, kv_length: u32) -> u32 {
         kv_length.wrapping_sub(length) & args.bottom_right
+    }
+
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    fn key_tile(args: &BackwardArgs, block: u32, rows: u32) -> (BlockWork, Option<SequenceTile>) {
+        let (problem, (slot, head)) = (&args.problem, args.kv_heads.divide(block));
+        let keys = Self::all_keys(problem);
+        let tile = keys.tile_of_slot(slot, rows, problem.sequences, keys.all(problem.sequences));
+        (BlockWork { batch: 0, head, query_tile: slot }, tile)
+    }
+
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    fn rows_beside_others(args: &ForwardArgs, of: Of) -> Option<Bounds> {
+        let (all, rows) = match of {
+            Of::Queries => (Self::rows_of_all(args), args.sequence),
+            Of::Keys => (Self::all_keys(args).all(args.sequences), args.kv_sequence),
+        };
+        (all.begin > 0 || all.end < rows).then_some(all)
+    }
+
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    fn queries(args: &ForwardArgs, tile: SequenceTile) -> Rows {
+        Self::queries(args).of(tile.sequence)
     }
 
     #[inline(always)]

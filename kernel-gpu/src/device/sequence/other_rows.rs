@@ -1,6 +1,8 @@
 //! Rows of packed tensors that belong to no sequence: before the first and behind the last. O becomes 0 there, and LSE −∞.
 
 use crate::device::ptx::memory;
+#[cfg(feature = "sm_80")]
+use crate::device::tile::head_rows::HeadRows;
 use crate::shared_tile::CHUNK_BYTES;
 use contract::args::ForwardArgs;
 use contract::config::ELEMENT_BYTES;
@@ -51,6 +53,33 @@ pub unsafe fn clear(
                 memory::store_global_f32(args.lse + element * 4, f32::NEG_INFINITY);
             }
         }
+        other = other.saturating_add(of.saturating_mul(rows_at_once));
+    }
+}
+
+/// Clears a share of the rows of a head of a gradient, of `rows` rows.
+///
+/// # Safety
+/// Each thread of `thread` (number, of how many) calls this, with each share of each head once in the launch; `all` are the rows of all
+/// sequences in this tensor.
+#[cfg(feature = "sm_80")]
+#[inline(always)]
+pub unsafe fn clear_gradient(
+    head: HeadRows,
+    (rows, head_dim): (u32, u32),
+    all: Bounds,
+    Share { number, of }: Share,
+    (thread, threads): (u32, u32),
+) {
+    // At least 1, which saves the check of a division.
+    let chunks = (head_dim * ELEMENT_BYTES as u32 / CHUNK_BYTES).max(1);
+    let (place, chunk, rows_at_once) = (thread / chunks, thread % chunks, threads / chunks);
+    let of_sequences = all.end.max(all.begin) - all.begin;
+    let mut other = number.saturating_mul(rows_at_once).saturating_add(place);
+    while place < rows_at_once && other < rows - of_sequences {
+        let row = other + if other < all.begin { 0 } else { of_sequences };
+        // SAFETY: a chunk of a row that no sequence has, and that this thread alone writes.
+        unsafe { memory::store_global_16(head.chunk(row, chunk), [0; 4]) };
         other = other.saturating_add(of.saturating_mul(rows_at_once));
     }
 }

@@ -67,7 +67,7 @@ impl Addresses {
 }
 
 /// Addresses of the first elements of Q, K, V and O.
-pub(super) struct FirstElements {
+pub(crate) struct FirstElements {
     pub q: u64,
     pub k: u64,
     pub v: u64,
@@ -78,7 +78,7 @@ pub(super) struct FirstElements {
 
 /// The addresses of the first elements of the tensors of `problem` and of a workspace of `workspace_bytes`, checked: aligned, and no
 /// output overlaps another tensor.
-pub(super) fn check(problem: &Problem, workspace_bytes: u64, addresses: Addresses) -> Result<FirstElements, Refusal> {
+pub(crate) fn check(problem: &Problem, workspace_bytes: u64, addresses: Addresses) -> Result<FirstElements, Refusal> {
     let (shape, views) = (problem.shape(), problem.views());
     let range = |tensor, address| {
         let bytes = problem.extent(tensor) * ELEMENT_BYTES;
@@ -106,19 +106,7 @@ pub(super) fn check(problem: &Problem, workspace_bytes: u64, addresses: Addresse
         check_apart(lse, &inputs)?;
         check_apart(lse, core::slice::from_ref(&o))?;
     }
-    let score_mod = problem.score_mod();
-    let elements = |count: Option<u64>, bytes| count.map(|count| (count, bytes));
-    let bias = elements(score_mod.bias_extent(shape), ELEMENT_BYTES);
-    let slopes = elements(score_mod.slopes(shape, problem.packing()), SLOPE_BYTES);
-    let [cu_seqlens, cu_seqlens_k, seqused_q, seqused_k] = addresses.lengths();
-    let others = [
-        lengths_range(problem, cu_seqlens)?,
-        lengths_range(problem, cu_seqlens_k)?,
-        lengths_range(problem, seqused_q)?,
-        lengths_range(problem, seqused_k)?,
-        elements_range(Tensor::Bias, addresses.bias, bias)?,
-        elements_range(Tensor::Slopes, addresses.alibi_slopes, slopes)?,
-    ];
+    let others = others(problem, &addresses)?;
     for other in others.iter().flatten() {
         check_apart(&o, core::slice::from_ref(other))?;
         if let Some(lse) = &lse {
@@ -135,6 +123,23 @@ pub(super) fn check(problem: &Problem, workspace_bytes: u64, addresses: Addresse
     }
     let [q, k, v] = inputs.map(|(_, range)| range.start);
     Ok(FirstElements { q, k, v, o: o.1.start, workspace: workspace.map_or(0, |(_, range)| range.start) })
+}
+
+/// The memory ranges of the other inputs that `problem` has: lengths, bias and slopes.
+pub(crate) fn others(problem: &Problem, addresses: &Addresses) -> Result<[Option<(Tensor, Range<u64>)>; 6], Refusal> {
+    let (score_mod, shape) = (problem.score_mod(), problem.shape());
+    let elements = |count: Option<u64>, bytes| count.map(|count| (count, bytes));
+    let bias = elements(score_mod.bias_extent(shape), ELEMENT_BYTES);
+    let slopes = elements(score_mod.slopes(shape, problem.packing()), SLOPE_BYTES);
+    let [cu_seqlens, cu_seqlens_k, seqused_q, seqused_k] = addresses.lengths();
+    Ok([
+        lengths_range(problem, cu_seqlens)?,
+        lengths_range(problem, cu_seqlens_k)?,
+        lengths_range(problem, seqused_q)?,
+        lengths_range(problem, seqused_k)?,
+        elements_range(Tensor::Bias, addresses.bias, bias)?,
+        elements_range(Tensor::Slopes, addresses.alibi_slopes, slopes)?,
+    ])
 }
 
 /// The memory range of the workspace; `None` if no bytes of it are needed.
@@ -182,7 +187,7 @@ const fn lengths_are_needed(problem: &Problem, tensor: Tensor) -> bool {
 }
 
 /// The address of the first element of `view`.
-fn first_element(tensor: Tensor, address: u64, view: View) -> Result<u64, Refusal> {
+pub(crate) fn first_element(tensor: Tensor, address: u64, view: View) -> Result<u64, Refusal> {
     if address == 0 || address % TENSOR_ALIGNMENT != 0 {
         return Err(Refusal::Address { tensor, address });
     }
@@ -190,7 +195,7 @@ fn first_element(tensor: Tensor, address: u64, view: View) -> Result<u64, Refusa
     address.checked_add(bytes).ok_or(Refusal::BeyondAddresses { tensor, address, bytes })
 }
 
-fn tensor_range(tensor: Tensor, address: u64, bytes: u64) -> Result<Range<u64>, Refusal> {
+pub(crate) fn tensor_range(tensor: Tensor, address: u64, bytes: u64) -> Result<Range<u64>, Refusal> {
     if address == 0 || address % TENSOR_ALIGNMENT != 0 {
         return Err(Refusal::Address { tensor, address });
     }
@@ -198,7 +203,7 @@ fn tensor_range(tensor: Tensor, address: u64, bytes: u64) -> Result<Range<u64>, 
 }
 
 /// The range of `bytes` bytes at `address`.
-fn range_from(tensor: Tensor, address: u64, bytes: u64) -> Result<Range<u64>, Refusal> {
+pub(crate) fn range_from(tensor: Tensor, address: u64, bytes: u64) -> Result<Range<u64>, Refusal> {
     match address.checked_add(bytes) {
         Some(end) => Ok(address..end),
         None => Err(Refusal::BeyondAddresses { tensor, address, bytes }),
@@ -223,7 +228,7 @@ fn elements_range(
     Ok(Some((tensor, range_from(tensor, address, count.saturating_mul(element))?)))
 }
 
-fn check_apart((output, at): &(Tensor, Range<u64>), others: &[(Tensor, Range<u64>)]) -> Result<(), Refusal> {
+pub(crate) fn check_apart((output, at): &(Tensor, Range<u64>), others: &[(Tensor, Range<u64>)]) -> Result<(), Refusal> {
     for (other, other_at) in others {
         if at.start < other_at.end && other_at.start < at.end {
             let (output, other) = (*output, *other);

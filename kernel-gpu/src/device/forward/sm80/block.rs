@@ -3,6 +3,7 @@
 use core::marker::PhantomData;
 
 use crate::device::codegen::thread;
+use crate::device::copy::Copiers;
 #[cfg(feature = "sm_80")]
 use crate::device::hidden;
 use crate::device::kernel::Kernel;
@@ -100,6 +101,18 @@ impl<'a, K: Kernel> Block<'a, K> {
     pub fn lse(&self) -> Option<u64> {
         let elements = K::Sequence::lse_row(self.args, self.work, self.tile);
         (self.args.lse != 0).then(|| self.args.lse + elements * size_of::<f32>() as u64)
+    }
+}
+
+impl<K> Copiers for Block<'_, K> {
+    #[inline(always)]
+    fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    #[inline(always)]
+    fn head_dim(&self) -> u32 {
+        self.args.head_dim
     }
 }
 

@@ -2,19 +2,17 @@
 
 use super::block::Block;
 use super::kernel::Sm80Kernel;
-use super::{Output, Tile};
-use crate::device::kernel::Kernel;
-use crate::device::kernel::OutputStrip;
+use crate::device::kernel::{Kernel, Output, OutputStrip};
 use crate::device::lane::{Lane, ROWS_PER_LANE};
-use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
-use crate::device::ptx::{memory, shuffle, sync};
+use crate::device::ptx::{memory, sync};
 use crate::device::sequence::Sequence;
 use crate::device::softmax::{Statistics, log_sum_exp, normaliser, rescale_row};
+use crate::device::stores::{QUAD, pack_pair, store_quad, store_strip};
+use crate::device::tile::Tile;
 use crate::device::tile::head_dim::{Fragments, HeadDim};
-use crate::device::tile::head_rows::{HeadRows, has_chunk};
+use crate::device::tile::head_rows::has_chunk;
 use crate::device::unrolled;
-use contract::args::ForwardArgs;
 use contract::config::{MMA_M, WARP_SIZE};
 
 /// Normalises O and stores it, and LSE if requested. With [`Sm80Kernel::EXCHANGE`], O bypasses the tile.
@@ -113,59 +111,8 @@ unsafe fn exchange_output<K: Kernel, const M_TILES: usize>(
     unrolled!(at most 4; for m in M_TILES => {
         let first_row = block.first_row() + warp_row + m as u32 * MMA_M;
         // SAFETY: the warp's own rows.
-        unsafe { exchange_strip::<K>(&output[m], block.output(), block.args, (first_row, block.length()), lane) };
+        unsafe { store_strip::<K>(&output[m], block.output(), block.args, (first_row, block.length()), lane) };
     });
-}
-
-/// Stores the 16 rows from `first_row` on of a head's O at `rows`, rounded to elements. Skips rows from `length` on and columns
-/// that the head does not have.
-///
-/// # Safety
-/// Warp together; no other warp writes these rows.
-#[inline(always)]
-unsafe fn exchange_strip<K: Kernel>(
-    strip: &OutputStrip<K>,
-    rows: HeadRows,
-    args: &ForwardArgs,
-    (first_row, length): (u32, u32),
-    lane: Lane,
-) {
-    unrolled!(at most 2; for r in ROWS_PER_LANE => {
-        let row = lane.row(first_row, 0, r);
-        unrolled!(at most 8; for quad in const { K::HeadDim::N_TILES / QUAD as usize } => {
-            // SAFETY: warp together; a chunk of a row before the end, 16-byte aligned by the launch's checks.
-            unsafe {
-                let first = quad * QUAD as usize;
-                let tile = |n: usize| strip.all()[first + n];
-                store_quad::<K>(&[tile(0), tile(1), tile(2), tile(3)], (r, first as u32), rows, args, (row, length), lane);
-            }
-        });
-    });
-}
-
-/// Stores a chunk of row `row` of a head's O at `rows`, of the four 8-column tiles from `first` on. Skips rows from `length` on and columns
-/// that the head does not have.
-///
-/// # Safety
-/// Warp together, each lane with its part `r` of the tiles; no other warp writes these rows.
-#[inline(always)]
-unsafe fn store_quad<K: Kernel>(
-    tiles: &[FragmentC; QUAD as usize],
-    (r, first): (usize, u32),
-    rows: HeadRows,
-    args: &ForwardArgs,
-    (row, length): (u32, u32),
-    lane: Lane,
-) {
-    let chunk = first + lane.index % QUAD;
-    let pack = |n: usize| pack_pair::<K>(tiles[n], r);
-    // SAFETY: warp together; a chunk of a row before the end, 16-byte aligned by the launch's checks.
-    unsafe {
-        let value = transpose([pack(0), pack(1), pack(2), pack(3)], lane);
-        if !K::Sequence::HAS_TAIL || (row < length && has_chunk(args.head_dim, chunk)) {
-            memory::store_global_16(rows.chunk(row, chunk), value);
-        }
-    }
 }
 
 /// [`store`] of some columns of 16 rows: the four 8-column tiles from `first_tile` on of the rows from `row` of the block on. The warp
@@ -198,43 +145,6 @@ pub unsafe fn store_columns<K: Kernel>(
         // SAFETY: LSE has an element for each row before the end; only this warp writes those of its rows.
         unsafe { store_lse(&softmax, lse, row, block, lane) };
     }
-}
-
-/// Number of lanes that hold parts of the same rows.
-const QUAD: u32 = 4;
-
-/// The lane's part `r` of a fragment, as packed elements.
-#[inline(always)]
-fn pack_pair<K: Kernel>(fragment: FragmentC, r: usize) -> u32 {
-    K::Element::pack(fragment[2 * r], fragment[2 * r + 1])
-}
-
-/// Transposes four values of the four lanes of a quad: lane i gets the i-th value of each lane.
-///
-/// # Safety
-/// Warp together.
-#[inline(always)]
-unsafe fn transpose([a, b, c, d]: [u32; QUAD as usize], lane: Lane) -> [u32; QUAD as usize] {
-    let (odd, upper) = (lane.index & 1 != 0, lane.index & 2 != 0);
-    // SAFETY: warp together.
-    unsafe {
-        let [a, b] = swap::<1>([a, b], odd);
-        let [c, d] = swap::<1>([c, d], odd);
-        let [a, c] = swap::<2>([a, c], upper);
-        let [b, d] = swap::<2>([b, d], upper);
-        [a, b, c, d]
-    }
-}
-
-/// Exchanges a value with the lane at `LANE_MASK`: the lane with `is_second` sends its first value, the other its second.
-///
-/// # Safety
-/// Warp together.
-#[inline(always)]
-unsafe fn swap<const LANE_MASK: u32>([first, second]: [u32; 2], is_second: bool) -> [u32; 2] {
-    // SAFETY: warp together.
-    let other = unsafe { shuffle::exchange_bits::<LANE_MASK>(if is_second { first } else { second }) };
-    if is_second { [other, second] } else { [first, other] }
 }
 
 /// Writes the lane's part `r` of a strip, rounded to elements, to row `row` of `tile`.

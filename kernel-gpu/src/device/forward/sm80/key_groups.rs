@@ -5,11 +5,13 @@
 use super::block::Block;
 use super::combination::{add_fragment, add_softmax, store_strip};
 use super::kernel::Sm80Kernel;
-use super::{Output, Tile, parts};
+use super::parts;
+use crate::device::kernel::Output;
 use crate::device::lane::Lane;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{memory, sync};
 use crate::device::softmax::Statistics;
+use crate::device::tile::Tile;
 use crate::device::tile::head_dim::{Fragments, HeadDim};
 use crate::device::unrolled;
 use contract::parts::FRAGMENT_BYTES;

@@ -2,35 +2,22 @@
 //! warp owns `M_TILES` strips of 16 rows, or shares them with warps that attend to other keys of a step. K and V pass through
 //! shared memory in `STAGES` stages of `BLOCK_N` keys.
 //!
-//! [`products`] has the matrix products of a warp, [`pipeline`] the copies of tiles to shared memory and their
+//! [`products`](super::super::products) has the matrix products of a warp, [`pipeline`] the copies of tiles to shared memory and their
 //! synchronisation, [`warp`] the loops of a warp, [`shifts`] its softmax, [`forward()`] the choice between them, [`key_groups`]
 //! several warp groups that share keys, [`parts`] several blocks that do, [`combination`] what both combine their results by, [`epilogue`]
 //! the stores of O and LSE.
 
 mod block;
 mod combination;
-mod copy;
 mod epilogue;
 mod forward;
 mod kernel;
 mod key_groups;
 mod parts;
 mod pipeline;
-mod products;
 mod shared_memory;
 mod shifts;
 mod warp;
 
 pub use forward::forward;
 pub use kernel::Sm80Kernel;
-
-use crate::device::kernel::Kernel;
-use crate::device::kernel::OutputStrip;
-use crate::device::tile::head_dim::HeadDim;
-use crate::shared_tile::SharedTile;
-
-/// A tile of `ROWS` rows of Q, K, V or O in shared memory.
-type Tile<K, const ROWS: u32> = SharedTile<<K as Kernel>::Element, ROWS, <<K as Kernel>::HeadDim as HeadDim>::Row>;
-
-/// Unnormalised O of one warp: 8-column tiles, for each strip of 16 rows.
-type Output<K, const M_TILES: usize> = [OutputStrip<K>; M_TILES];

@@ -3,13 +3,15 @@
 
 use super::block::Block;
 use super::kernel::Sm80Kernel;
-use super::{Output, Tile, combination, epilogue};
+use super::{combination, epilogue};
 use crate::device::codegen::{shared, thread};
 use crate::device::hidden::not_unrolled;
+use crate::device::kernel::Output;
 use crate::device::lane::{Lane, ROWS_PER_LANE};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{memory, sync};
 use crate::device::softmax::Statistics;
+use crate::device::tile::Tile;
 use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::{MMA_M, MMA_N, WARP_SIZE};

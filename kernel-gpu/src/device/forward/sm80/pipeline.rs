@@ -1,14 +1,14 @@
 //! Copies K and V to shared memory with `cp.async` by all threads of the block, `STAGES - 1` steps ahead.
 
-use super::Tile;
 use super::block::{Attended, Block};
-use super::copy::{Copies, start_copy};
 use super::kernel::Sm80Kernel;
 use super::parts::Part;
 use super::shared_memory::SharedMemory;
+use crate::device::copy::{Copies, start_copy};
 use crate::device::hidden::{self, not_unrolled};
 use crate::device::lane::Lane;
 use crate::device::ptx::{cp_async, sync};
+use crate::device::tile::Tile;
 use crate::device::tile::head_rows::HeadRows;
 
 /// Keys of a warp between two checkpoints, at most: so many that checkpoints cost little.
@@ -112,7 +112,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u3
         // SAFETY: all threads are here; the rows of Q before the end are accessible.
         unsafe {
             let rows = (self.block.first_row(), self.block.length());
-            start_copy(self.queries(), self.block.queries(), rows, &self.block, self.lane);
+            start_copy::<K, BLOCK_M>(self.queries(), self.block.queries(), rows, &self.block, self.lane);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Layout of a block's tiles in shared memory.
 
+use crate::device::tile::Tile;
 use core::marker::PhantomData;
 
-use super::Tile;
 use crate::device::codegen::shared;
 use crate::device::kernel::Kernel;
 

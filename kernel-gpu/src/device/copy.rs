@@ -1,16 +1,24 @@
 //! Copies of tiles from global to shared memory by all threads of a block, 16 bytes per thread at a time.
 
-use super::Tile;
-use super::block::Block;
 use crate::device::hidden;
 use crate::device::kernel::Kernel;
 use crate::device::lane::Lane;
 use crate::device::ptx::cp_async;
 use crate::device::sequence::Sequence;
+use crate::device::tile::Tile;
 use crate::device::tile::head_rows::{HeadRows, has_chunk};
 use crate::device::unrolled;
 use crate::shared_tile::{CHUNK_BYTES, Sections};
 use core::marker::PhantomData;
+
+/// The block that copies.
+pub trait Copiers {
+    /// Its threads.
+    fn threads(&self) -> u32;
+
+    /// D, columns of a row in global memory.
+    fn head_dim(&self) -> u32;
+}
 
 /// The calling thread's part of the copies of a head's rows: a chunk per section of some rows.
 #[derive(Clone, Copy)]
@@ -43,10 +51,10 @@ impl Copies {
         &mut self,
         tile: Tile<K, ROWS>,
         (first_row, length): (u32, u32),
-        block: &Block<'_, K>,
+        copiers: &impl Copiers,
         lane: Lane,
     ) {
-        let rows_per_pass = block.threads / Parts::<K, ROWS>::CHUNKS * Parts::<K, ROWS>::ROWS;
+        let rows_per_pass = copiers.threads() / Parts::<K, ROWS>::CHUNKS * Parts::<K, ROWS>::ROWS;
         // What sections of several rows add would occupy registers.
         let (lane, pitch) = match IN_TURN && Parts::<K, ROWS>::ROWS > 1 {
             true => (lane.recomputed_from_thread(), hidden::recompute_address(self.pitch)),
@@ -54,7 +62,7 @@ impl Copies {
         };
         let (row, chunk) = place::<K, ROWS>(lane);
         // By value: a reference to the arguments that the closures share would force them into local memory.
-        let head_dim = block.args.head_dim;
+        let head_dim = copiers.head_dim();
         // Columns beyond the end of a row are treated like rows beyond the last.
         let length = |chunk: u32| if has_chunk(head_dim, chunk) { length } else { 0 };
         let (mut first_row, mut shared) = (first_row + row, tile.chunk(row, chunk));
@@ -133,10 +141,10 @@ pub unsafe fn start_copy<K: Kernel, const ROWS: u32>(
     tile: Tile<K, ROWS>,
     rows: HeadRows,
     (first_row, length): (u32, u32),
-    block: &Block<'_, K>,
+    copiers: &impl Copiers,
     lane: Lane,
 ) {
     let mut copies = Copies::new::<K, ROWS>(rows, first_row, lane);
     // SAFETY: as here.
-    unsafe { copies.start::<K, ROWS, false>(tile, (first_row, length), block, lane) };
+    unsafe { copies.start::<K, ROWS, false>(tile, (first_row, length), copiers, lane) };
 }

@@ -1,0 +1,105 @@
+//! `backward`: gradients of attention.
+
+use contract::backward::plan::{BackwardAddresses, BackwardPlan};
+use contract::config::ELEMENT_BYTES;
+use contract::gradient::Gradient;
+use contract::refusal::{Refusal, Tensor};
+
+use crate::driver::Driver;
+use crate::error::Error;
+use crate::forward::{Options, Support};
+use crate::gpu::{self, Gpu};
+use crate::kernels::Kernel;
+use crate::memory::{self, Place};
+use crate::plan::check_forward_memory;
+use crate::stream::Stream;
+use crate::submit::submit_backward;
+
+/// The kernel that would compute `gradient` on `gpu`, and why.
+///
+/// # Errors
+/// [`Error::Unsupported`], with the reason, when no kernel computes the gradient.
+pub fn supports_backward(gradient: &Gradient, gpu: &Gpu) -> Result<Support, Error> {
+    let entry = plan(gradient, gpu)?.variant().entry;
+    Ok(Support { entry, reason: "it is the only one for this mask, type and head size".into() })
+}
+
+/// Loads the kernel of `gradient` into the calling thread's current context, as [`warm_up`](crate::warm_up) does those of problems.
+///
+/// # Errors
+/// When there is no current context, the gradient is not supported, or the driver does not load the kernel.
+pub fn warm_up_backward(gradient: &Gradient) -> Result<(), Error> {
+    let gpu = Gpu::current()?;
+    let kernel = Kernel::of_backward(plan(gradient, &gpu)?.variant())?;
+    kernel.warm_up(Driver::get()?, gpu.ordinal().ok_or(Error::OtherGpu { planned: None })?)
+}
+
+/// Computes dQ, dK and dV of `gradient`, asynchronously on `stream`, with the default [`Options`]. O and LSE are those of the forward pass, of
+/// [`forward()`](crate::forward()) or of any other exact attention.
+///
+/// Equal inputs give equal bits on equal GPUs. There is no workspace.
+///
+/// # Errors
+/// When there is no current context, the gradient is not supported, the stream or memory does not belong to the current context, memory is
+/// shorter than its tensor, dQ, dK or dV overlaps another tensor, or the driver refuses the launch. Nothing is launched then.
+///
+/// # Safety
+/// The stream is alive. The memory stays allocated until the launch has completed. Until then nothing else writes it or reads dQ, dK or dV,
+/// except work queued behind this launch on the stream.
+pub unsafe fn backward(gradient: &Gradient, addresses: BackwardAddresses, stream: Stream) -> Result<(), Error> {
+    // SAFETY: passed on to the caller.
+    unsafe { backward_with(gradient, addresses, stream, Options::default()) }
+}
+
+/// [`backward`] with other options. [`Options::overlap`] has no effect: the launch begins when the one before it has ended.
+///
+/// # Errors
+/// As for [`backward`].
+///
+/// # Safety
+/// As for [`backward`]. With [`Options::check_pointers`] off, the memory also belongs to the current context and is as large as the views say.
+pub unsafe fn backward_with(
+    gradient: &Gradient,
+    addresses: BackwardAddresses,
+    stream: Stream,
+    options: Options,
+) -> Result<(), Error> {
+    let driver = Driver::get()?;
+    let context = gpu::current_context(driver)?;
+    let gpu = Gpu::of_current_context(driver)?;
+    stream.check_context(driver, context)?;
+    let plan = plan(gradient, &gpu)?;
+    let launch = plan.bind(addresses)?;
+    let ordinal = gpu.ordinal().ok_or(Error::OtherGpu { planned: None })?;
+    if options.checks_pointers() {
+        check_memory(driver, Place { context, gpu: ordinal }, gradient, &addresses)?;
+    }
+    let kernel = Kernel::of_backward(plan.variant())?.get(driver, ordinal, stream)?;
+    // SAFETY: the plan is for the current context's GPU, and the stream was checked to belong to that context; `Embedded::find` compared the
+    // kernel's parameter with the argument. The caller vouches for the rest.
+    unsafe { submit_backward(driver, kernel, &launch, stream) }
+}
+
+/// Plans the launch of `gradient`. What the contract refuses because no kernel computes it is an [`Error::Unsupported`].
+fn plan(gradient: &Gradient, gpu: &Gpu) -> Result<BackwardPlan, Error> {
+    BackwardPlan::new(gradient, &gpu.facts()).map_err(|refusal| match refusal {
+        Refusal::TooManyWorkItems { .. } => refusal.into(),
+        other => Error::Unsupported { gpu: gpu.name().to_owned(), why: other.to_string() },
+    })
+}
+
+/// Requires the tensors at `addresses` to lie in memory of `place`.
+fn check_memory(
+    driver: &Driver,
+    place: Place,
+    gradient: &Gradient,
+    addresses: &BackwardAddresses,
+) -> Result<(), Error> {
+    let BackwardAddresses { forward, d_o, dq, dk, dv } = *addresses;
+    let tensors = [(Tensor::DO, d_o), (Tensor::DQ, dq), (Tensor::DK, dk), (Tensor::DV, dv)];
+    for (tensor, address) in tensors {
+        let Some((offset, elements)) = gradient.extent(tensor) else { continue };
+        memory::check(driver, place, tensor, address.saturating_add(offset * ELEMENT_BYTES), elements * ELEMENT_BYTES)?;
+    }
+    check_forward_memory(driver, place, gradient.problem(), &forward, 0)
+}

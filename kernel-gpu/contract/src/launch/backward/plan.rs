@@ -1,0 +1,357 @@
+//! A launch of a gradient: planned from the gradient and the GPU alone, then bound to addresses.
+
+use core::num::NonZeroU32;
+use core::ops::Range;
+
+use super::args::BackwardArgs;
+use super::variants::{BACKWARD_VARIANTS, BackwardVariant};
+use crate::launch::args::{ForwardArgs, ScoreModArgs};
+use crate::launch::plan::Addresses;
+use crate::launch::plan::addresses::{self, FirstElements, check_apart, first_element, range_from, tensor_range};
+use crate::schedule::divisor::Divisor;
+use crate::schedule::geometry::query_tiles;
+use crate::schedule::packed;
+use crate::spec::config::{ELEMENT_BYTES, Mask, Scores, Sequence};
+use crate::spec::gpu::Gpu;
+use crate::spec::gradient::Gradient;
+use crate::spec::limits::MAXIMUM_WORK_ITEMS;
+use crate::spec::problem::Problem;
+use crate::spec::refusal::Refusal;
+use crate::spec::tensor::Tensor;
+use crate::spec::view::RowsAt;
+
+/// Bytes of an element of LSE, which is f32.
+const LSE_ELEMENT_BYTES: u64 = 4;
+
+/// Device addresses of the tensors of a gradient, which their views count from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackwardAddresses {
+    /// The tensors of the forward pass; all of them are read, and LSE is required. There is no workspace.
+    pub forward: Addresses,
+    /// dO.
+    pub d_o: u64,
+    /// dQ.
+    pub dq: u64,
+    /// dK.
+    pub dk: u64,
+    /// dV.
+    pub dv: u64,
+}
+
+/// A planned launch of a gradient on a GPU, without the addresses of its tensors.
+#[derive(Clone, Copy, Debug)]
+pub struct BackwardPlan {
+    variant: &'static BackwardVariant,
+    gradient: Gradient,
+    blocks: u32,
+    args: BackwardArgs,
+}
+
+impl BackwardPlan {
+    /// Plans the launch for `gradient` on `gpu`. No allocation, no driver call.
+    ///
+    /// # Errors
+    /// What no kernel computes, what the GPU lacks, or that there are more blocks than one launch can have.
+    pub fn new(gradient: &Gradient, gpu: &Gpu<'_>) -> Result<Self, Refusal> {
+        let variant = choose(gradient.problem(), gpu)?;
+        let problem = gradient.problem().simplified();
+        let (shape, rows) = (problem.shape(), variant.tile.rows);
+        let [query_tiles, key_tiles] =
+            [shape.sequence, shape.kv_sequence].map(|length| tiles(&problem, length, rows).unwrap_or(u32::MAX));
+        let blocks_of = |heads: u32, tiles: u32| u64::from(shape.batch) * u64::from(heads) * u64::from(tiles);
+        let (key_blocks, query_blocks) = (blocks_of(shape.kv_heads, key_tiles), blocks_of(shape.heads, query_tiles));
+        let blocks = key_blocks.saturating_add(query_blocks);
+        if blocks > MAXIMUM_WORK_ITEMS {
+            return Err(Refusal::TooManyWorkItems { shape, query_tiles });
+        }
+        let views = gradient.views();
+        let args = BackwardArgs {
+            problem: ForwardArgs::of_tiles(&problem, query_tiles),
+            d_o: 0,
+            dq: 0,
+            dk: 0,
+            dv: 0,
+            d_o_strides: views.d_o.strides,
+            dq_strides: views.dq.strides,
+            dk_strides: views.dk.strides,
+            dv_strides: views.dv.strides,
+            key_tiles: Divisor::new(NonZeroU32::new(key_tiles).unwrap_or(NonZeroU32::MIN)),
+            kv_heads: Divisor::new(NonZeroU32::new(shape.kv_heads).unwrap_or(NonZeroU32::MIN)),
+            key_blocks: key_blocks as u32,
+            scale: problem.scale() as f32,
+        };
+        Ok(Self { variant, gradient: *gradient, blocks: blocks as u32, args })
+    }
+
+    /// The entry.
+    pub const fn variant(&self) -> &'static BackwardVariant {
+        self.variant
+    }
+
+    /// The gradient.
+    pub const fn gradient(&self) -> &Gradient {
+        &self.gradient
+    }
+
+    /// Blocks of the grid.
+    pub const fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// The launch on the tensors at `addresses`.
+    ///
+    /// # Errors
+    /// When a tensor is null, misaligned or beyond the 64-bit address space, or dQ, dK or dV overlaps another tensor.
+    pub fn bind(&self, addresses: BackwardAddresses) -> Result<BackwardLaunch, Refusal> {
+        let BackwardAddresses { forward, d_o, dq, dk, dv } = addresses;
+        let problem = self.gradient.problem();
+        let lse = forward.lse.ok_or(Refusal::NoAddress { tensor: Tensor::Lse })?;
+        let FirstElements { q, k, v, o, .. } = addresses::check(problem, 0, forward)?;
+        let first = |tensor, address| {
+            let view = self.gradient.view_of(tensor).expect("a tensor with rows");
+            first_element(tensor, address, view)
+        };
+        let [dq, dk, dv] = [(Tensor::DQ, dq), (Tensor::DK, dk), (Tensor::DV, dv)];
+        let rows = [
+            (dq.0, first(dq.0, dq.1)?),
+            (dk.0, first(dk.0, dk.1)?),
+            (dv.0, first(dv.0, dv.1)?),
+            (Tensor::Q, q),
+            (Tensor::K, k),
+            (Tensor::V, v),
+            (Tensor::O, o),
+            (Tensor::DO, first(Tensor::DO, d_o)?),
+        ];
+        let lse_bytes = (problem.shape().rows() as u64).saturating_mul(LSE_ELEMENT_BYTES);
+        let lse_range = (Tensor::Lse, tensor_range(Tensor::Lse, lse, lse_bytes)?);
+        let others = addresses::others(problem, &forward)?;
+        for (index, output) in rows.iter().enumerate().take(3) {
+            let at = self.range(output)?;
+            check_apart(&at, core::slice::from_ref(&lse_range))?;
+            others.iter().flatten().try_for_each(|other| check_apart(&at, core::slice::from_ref(other)))?;
+            rows[index + 1..].iter().try_for_each(|other| self.check_rows_apart(output, other))?;
+        }
+        let [dq, dk, dv, .., d_o] = rows.map(|(_, first)| first);
+        let [cu_seqlens, seqused_q, seqused_k] =
+            [forward.cu_seqlens, forward.seqused_q, forward.seqused_k].map(|address| address.unwrap_or(0));
+        let cu_seqlens_k = forward.cu_seqlens_k.unwrap_or(cu_seqlens);
+        let (bias, slopes) = (forward.bias.unwrap_or(0), forward.alibi_slopes.unwrap_or(0));
+        let score_mod = ScoreModArgs { bias, slopes, ..self.args.problem.score_mod };
+        let tensors = ForwardArgs { q, k, v, o, lse, score_mod, ..self.args.problem };
+        let problem = ForwardArgs { cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, ..tensors };
+        let args = BackwardArgs { problem, d_o, dq, dk, dv, ..self.args };
+        Ok(BackwardLaunch { variant: self.variant, blocks: self.blocks, args })
+    }
+
+    /// Requires two tensors, each at its first element, to share no memory. Rows of one may lie between those of the other.
+    fn check_rows_apart(&self, output: &(Tensor, u64), other: &(Tensor, u64)) -> Result<(), Refusal> {
+        match check_apart(&self.range(output)?, &[self.range(other)?]) {
+            Err(_) if self.rows(output).are_apart_from(&self.rows(other)) => Ok(()),
+            checked => checked,
+        }
+    }
+
+    /// The memory range of a tensor that begins at `first`.
+    fn range(&self, &(tensor, first): &(Tensor, u64)) -> Result<(Tensor, Range<u64>), Refusal> {
+        let span = self.gradient.view_of(tensor).and_then(|view| view.span(self.gradient.shape_of(tensor)));
+        // Views were checked to fit 64 bits.
+        Ok((tensor, range_from(tensor, first, span.unwrap_or(u64::MAX).saturating_mul(ELEMENT_BYTES))?))
+    }
+
+    fn rows(&self, &(tensor, first): &(Tensor, u64)) -> RowsAt {
+        let view = self.gradient.view_of(tensor).expect("a tensor with rows");
+        RowsAt::new(first, view, self.gradient.shape_of(tensor))
+    }
+}
+
+/// The entry that computes the gradient of `problem` on `gpu`.
+fn choose(problem: &Problem, gpu: &Gpu<'_>) -> Result<&'static BackwardVariant, Refusal> {
+    let (simplified, head_dim) = (problem.simplified().mask(), problem.shape().head_dim);
+    let is_plain = problem.score_mod().is_none();
+    let accepts = |variant: &&BackwardVariant| {
+        let computes_mask = match variant.scores {
+            Scores::Unmodified => is_plain && variant.mask == simplified,
+            Scores::Modified => !is_plain || simplified == Mask::Window,
+        };
+        let is_packed = matches!(variant.sequence, Sequence::Packed);
+        computes_mask && is_packed == problem.packing().is_some() && variant.element == problem.element()
+    };
+    let mut computed = BACKWARD_VARIANTS.iter().filter(accepts);
+    let variant = computed.find(|variant| variant.head_dims().contains(&head_dim));
+    let variant = variant.ok_or(Refusal::NoBackward { of: "heads of more than 128 columns" })?;
+    let (family, architecture) = (variant.family(), gpu.architecture);
+    if !family.runs_on(architecture) {
+        return Err(Refusal::OtherArchitecture { family, architecture });
+    }
+    let (needed, available) = (variant.tile.shared_bytes(), gpu.shared_bytes_per_block);
+    if available < needed {
+        return Err(Refusal::SharedMemory { needed, available });
+    }
+    Ok(variant)
+}
+
+/// Tiles of `rows` rows of a head with `length` rows, or the slots of packed sequences; `None` if 32 bits cannot count them.
+fn tiles(problem: &Problem, length: u32, rows: u32) -> Option<u32> {
+    match problem.packing() {
+        None => Some(query_tiles(length, rows)),
+        Some(packing) => packed::slots(length, packing.sequences, rows),
+    }
+}
+
+/// A launch of a gradient's kernel. Only planned and checked launches can be constructed, so an executor can trust its fields.
+#[derive(Clone, Copy, Debug)]
+pub struct BackwardLaunch {
+    variant: &'static BackwardVariant,
+    blocks: u32,
+    args: BackwardArgs,
+}
+
+impl BackwardLaunch {
+    /// The entry.
+    pub const fn variant(&self) -> &'static BackwardVariant {
+        self.variant
+    }
+
+    /// Blocks of the grid (x dimension; y and z are 1).
+    pub const fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Threads of a block (x dimension; y and z are 1).
+    pub const fn threads(&self) -> u32 {
+        self.variant.tile.threads()
+    }
+
+    /// Dynamic shared memory of a block, bytes.
+    pub const fn shared_bytes(&self) -> u32 {
+        self.variant.tile.shared_bytes()
+    }
+
+    /// The kernel's argument.
+    pub const fn args(&self) -> &BackwardArgs {
+        &self.args
+    }
+
+    /// The bytes of [`Self::args`], for the `.param` space.
+    pub const fn argument_bytes(&self) -> &[u8] {
+        // SAFETY: BackwardArgs is repr(C) and has no padding (its definition asserts that), so all of its bytes are initialised.
+        unsafe { core::slice::from_raw_parts((&raw const self.args).cast(), size_of::<BackwardArgs>()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::schedule::architecture::ARCHITECTURES;
+    use crate::spec::config::Element;
+    use crate::spec::packing::Packing;
+    use crate::spec::problem::{ScoreMod, Shape, Window};
+    use crate::spec::tensor::Strides;
+    use crate::spec::view::{Layout, View, Views};
+    use std::string::ToString;
+    use std::vec::Vec;
+
+    const GPU: Gpu<'static> =
+        Gpu { name: "a GPU", architecture: 86, multiprocessors: 84, shared_bytes_per_block: 99 * 1024 };
+
+    fn problem(head_dim: u32) -> Problem {
+        let shape = Shape { kv_heads: 2, kv_sequence: 300, ..Shape::new(2, 4, 200) };
+        Problem::new(shape.with_head_dim(head_dim), Mask::Full, Layout::Bhsd).unwrap()
+    }
+
+    fn plan(problem: Problem) -> Result<BackwardPlan, Refusal> {
+        BackwardPlan::new(&Gradient::new(problem).unwrap(), &GPU)
+    }
+
+    #[test]
+    fn every_problem_up_to_128_columns_has_an_entry() {
+        let softcap = ScoreMod { softcap: Some(2.0), ..ScoreMod::NONE };
+        for head_dim in (8..=128).step_by(8) {
+            for element in [Element::F16, Element::Bf16] {
+                for window in [Window::UNLIMITED, Window::CAUSAL, Window { left: Some(3), right: None }] {
+                    for score_mod in [ScoreMod::NONE, softcap] {
+                        let batch = problem(head_dim).with_element(element).with_window(window);
+                        let batch = batch.with_score_mod(score_mod).unwrap();
+                        let rows = Shape::new(1, 4, 200).with_head_dim(head_dim);
+                        let rows = Problem::new(rows, Mask::Full, Layout::Bhsd).unwrap().packed(Packing::new(3, 90));
+                        let packed = rows.unwrap().with_element(element).with_window(window).with_score_mod(score_mod);
+                        for problem in [batch, packed.unwrap()] {
+                            let entry = plan(problem).unwrap().variant().entry;
+                            assert_eq!(entry.contains("packed"), problem.packing().is_some(), "{entry}");
+                            assert_eq!(entry.contains("bf16"), element == Element::Bf16, "{entry}");
+                        }
+                    }
+                }
+            }
+        }
+        assert!(plan(problem(136)).unwrap_err().to_string().contains("heads of more than 128 columns"));
+    }
+
+    #[test]
+    fn blocks_fit_every_gpu_and_entries_are_named_after_what_they_compute() {
+        for variant in BACKWARD_VARIANTS {
+            let BackwardVariant { entry, tile, element, sequence, mask, scores } = variant;
+            for limits in ARCHITECTURES {
+                assert!(tile.shared_bytes() <= limits.shared_bytes_per_block, "{entry} on {}", limits.architecture);
+            }
+            let of = |condition, word: &'static str| if condition { word } else { "" };
+            let computes = match (scores, mask) {
+                (Scores::Modified, _) => "modified",
+                (_, Mask::Full) => "full",
+                (_, Mask::Causal) => "causal",
+                (_, Mask::Window) => "window",
+            };
+            let name = [
+                "fa512_sm80_",
+                of(*element == Element::Bf16, "bf16_"),
+                of(tile.columns == 128, "d128_"),
+                "backward_",
+                of(matches!(sequence, Sequence::Packed), "packed_"),
+                computes,
+            ];
+            assert_eq!(*entry, name.concat());
+        }
+    }
+
+    #[test]
+    fn every_tile_of_keys_and_of_queries_has_a_block() {
+        let planned = plan(problem(64)).unwrap();
+        assert_eq!(planned.args.key_blocks, 2 * 2 * 3);
+        assert_eq!(planned.blocks(), 2 * 2 * 3 + 2 * 4 * 2);
+    }
+
+    #[test]
+    fn gradients_may_lie_between_each_others_rows_but_not_overlap() {
+        let shape = Shape::new(1, 2, 10);
+        // Three tensors in a buffer [B,S,3,H,64].
+        let view = View::new(Strides { batch: 10 * 384, head: 64, row: 384 });
+        let problem = Problem::new(shape, Mask::Full, Layout::Bshd).unwrap();
+        let problem = problem.with_views(Views { q: view, k: view, v: view, ..*problem.views() }).unwrap();
+        let planned = plan(problem).unwrap();
+        let at = |base: u64, index: u64| base + index * 256;
+        let forward = Addresses {
+            lse: Some(0x9000_0000),
+            ..Addresses::new(at(0x1000_0000, 0), at(0x1000_0000, 1), at(0x1000_0000, 2), 0x2000_0000)
+        };
+        let addresses = BackwardAddresses {
+            forward,
+            d_o: 0x3000_0000,
+            dq: at(0x4000_0000, 0),
+            dk: at(0x4000_0000, 1),
+            dv: at(0x4000_0000, 2),
+        };
+        planned.bind(addresses).unwrap();
+        let refused: Vec<_> = [
+            BackwardAddresses { dk: addresses.dq, ..addresses },
+            BackwardAddresses { dv: forward.q, ..addresses },
+            BackwardAddresses { dq: 0x9000_0000, ..addresses },
+            BackwardAddresses { dk: addresses.d_o, ..addresses },
+        ]
+        .into_iter()
+        .map(|addresses| planned.bind(addresses).unwrap_err())
+        .collect();
+        assert!(refused.iter().all(|refusal| matches!(refusal, Refusal::Overlap { .. })), "{refused:?}");
+    }
+}

@@ -1,0 +1,351 @@
+//! dK and dV of a block's keys.
+//!
+//! A warp has keys as rows and queries as columns: Sᵀ = K·Qᵀ and dPᵀ = V·dOᵀ. Then Pᵀ and dSᵀ are the left operands of dV += Pᵀ·dO and
+//! dK += dSᵀ·Q in the registers in which they were computed. Beside dK and dV there are no registers for K and V, whose fragments are loaded
+//! for each product.
+
+use super::memory::SharedMemory;
+use super::statistics::{Statistics, base_2_lse, probability};
+use super::{BackwardArgs, Sm80Backward, clear_other_rows, packed, store};
+use crate::device::copy::start_copy;
+use crate::device::hidden::{not_unrolled, recompute};
+use crate::device::kernel::Output;
+use crate::device::lane::{Lane, ROWS_PER_LANE, Scores};
+use crate::device::mask::Mask;
+use crate::device::products;
+use crate::device::ptx::{cp_async, sync};
+use crate::device::scores::ScoreMod;
+use crate::device::sequence::{Of, Sequence};
+use crate::device::tile::Tile;
+use crate::device::tile::head_dim::Fragments;
+use crate::device::tile::head_rows::HeadRows;
+use crate::device::unrolled;
+use contract::args::Strides;
+use contract::backward::variants::STAGES;
+use contract::config::{MMA_K, MMA_M, MMA_N};
+use contract::geometry::BlockWork;
+use contract::packed::{Rows, SequenceTile};
+
+/// Tiles of the block's own rows: K and V.
+const OWN: u32 = 2;
+const K_TILE: u32 = 0;
+const V_TILE: u32 = 1;
+/// Tiles of a stage: Q, dO and O.
+const STAGED: u32 = 3;
+const Q_TILE: u32 = 0;
+const D_O_TILE: u32 = 1;
+const O_TILE: u32 = 2;
+
+type Memory<K, const ROWS: u32, const STEP: u32> = SharedMemory<K, OWN, ROWS, STAGED, STEP>;
+
+/// The queries of a head that may attend to the block's keys.
+#[derive(Clone, Copy)]
+struct Queries<'a> {
+    args: &'a BackwardArgs,
+    work: BlockWork,
+    /// The sequence of the keys.
+    keys: SequenceTile,
+    /// The rows of Q of that sequence.
+    rows: Rows,
+    /// Position of the first of them among the keys.
+    first_position: u32,
+    /// End of the rows that attend to any of the block's keys.
+    end: u32,
+}
+
+impl Queries<'_> {
+    /// The rows of a tensor.
+    #[inline(always)]
+    fn rows_of<K: Sm80Backward>(&self, tensor: u64, strides: &Strides) -> HeadRows {
+        // Computed for every step: kept, three tensors would occupy twelve registers beside dK and dV.
+        let work = BlockWork { batch: recompute(self.work.batch), head: recompute(self.work.head), query_tile: 0 };
+        HeadRows::new::<K::Element>(tensor, strides, work, self.rows.begin)
+    }
+
+    /// LSE in base 2 of a row.
+    ///
+    /// # Safety
+    /// The launch's LSE is complete.
+    #[inline(always)]
+    unsafe fn lse<K: Sm80Backward>(&self, row: u32) -> f32 {
+        let problem = &self.args.problem;
+        let tile = SequenceTile { begin: self.rows.begin, ..self.keys };
+        let first = K::Sequence::lse_row(problem, self.work, tile) * size_of::<f32>() as u64;
+        // SAFETY: LSE has an element for each row of the sequence.
+        unsafe { base_2_lse(problem.lse + first, row, self.rows.length) }
+    }
+
+    /// Starts copying the step from `row` on to a stage, if there is one. There is a commit group in any case.
+    ///
+    /// # Safety
+    /// Block together; nobody reads the stage.
+    #[inline(always)]
+    unsafe fn start<K: Sm80Backward, const ROWS: u32, const STEP: u32>(
+        &self,
+        memory: Memory<K, ROWS, STEP>,
+        stage: u32,
+        row: u32,
+        lane: Lane,
+    ) {
+        if row < self.end {
+            // What is derived from the lane would occupy registers beside dK and dV.
+            let (args, problem, lane) = (self.args, &self.args.problem, lane.recomputed_from_thread());
+            let (rows, copiers) = ((row, self.rows.length), K::copiers(problem.head_dim));
+            let q = self.rows_of::<K>(problem.q, &problem.q_strides);
+            let d_o = self.rows_of::<K>(args.d_o, &args.d_o_strides);
+            let o = self.rows_of::<K>(problem.o, &problem.o_strides);
+            // SAFETY: all threads are here, and nobody reads the stage.
+            unsafe {
+                start_copy::<K, STEP>(memory.staged(stage, Q_TILE), q, rows, &copiers, lane);
+                start_copy::<K, STEP>(memory.staged(stage, D_O_TILE), d_o, rows, &copiers, lane);
+                start_copy::<K, STEP>(memory.staged(stage, O_TILE), o, rows, &copiers, lane);
+            }
+        }
+        cp_async::commit_group();
+    }
+}
+
+/// The accumulators of a warp, and what it knows of its keys.
+struct Warp<K: Sm80Backward, const ROWS: u32, const M_TILES: usize> {
+    dk: Output<K, M_TILES>,
+    dv: Output<K, M_TILES>,
+    keys: Tile<K, ROWS>,
+    values: Tile<K, ROWS>,
+    /// First row of the warp in the block's tiles.
+    warp_row: u32,
+    /// First key of the warp.
+    first_key: u32,
+    lane: Lane,
+}
+
+/// Computes dK and dV of block `block` of those that do.
+///
+/// # Safety
+/// Block together.
+#[inline(always)]
+pub unsafe fn gradients<K: Sm80Backward, const ROWS: u32, const STEP: u32, const M_TILES: usize>(
+    args: &BackwardArgs,
+    block: u32,
+    lane: Lane,
+) {
+    let problem = &args.problem;
+    let (work, tile) = K::Sequence::key_tile(args, block, ROWS);
+    let (gradients, shares) = ([(args.dk, &args.dk_strides), (args.dv, &args.dv_strides)], args.key_tiles.get().get());
+    // SAFETY: the blocks of a head have its tiles, each once.
+    unsafe { clear_other_rows::<K, 2>(problem, gradients, Of::Keys, (work, shares), lane) };
+    let Some(tile) = tile else { return };
+    let (copiers, memory) = (K::copiers(problem.head_dim), Memory::<K, ROWS, STEP>::new());
+    let of = |tensor, strides| HeadRows::new::<K::Element>(tensor, strides, work, tile.begin);
+    // SAFETY: all threads are here, and nothing is in shared memory yet.
+    unsafe {
+        let rows = (tile.first_row, tile.length);
+        start_copy::<K, ROWS>(memory.own(K_TILE), of(problem.k, &problem.k_strides), rows, &copiers, lane);
+        start_copy::<K, ROWS>(memory.own(V_TILE), of(problem.v, &problem.v_strides), rows, &copiers, lane);
+        cp_async::commit_group();
+    }
+    let warp_row = lane.warp * const { M_TILES as u32 * MMA_M };
+    let mut warp = Warp::<K, ROWS, M_TILES> {
+        dk: [Fragments::zeros(); M_TILES],
+        dv: [Fragments::zeros(); M_TILES],
+        keys: memory.own(K_TILE),
+        values: memory.own(V_TILE),
+        warp_row,
+        first_key: tile.first_row + warp_row,
+        lane,
+    };
+    let rows = K::Sequence::queries(problem, tile);
+    let first_position = K::Sequence::first_position(problem, rows.length, tile.length);
+    let row_at = |position: i32| position.saturating_sub(first_position as i32).max(0) as u32;
+    let begin = row_at(K::Mask::positions_begin(problem, tile.first_row)) / STEP * STEP;
+    let keys_end = (tile.first_row + ROWS).min(tile.length);
+    let end = row_at(K::Mask::positions_end(problem, keys_end)).min(rows.length);
+    let group = problem.group.get().get();
+    let mut number = 0;
+    while number < not_unrolled(group) {
+        let work = BlockWork { head: work.head * group + number, ..work };
+        let queries = Queries { args, work, keys: tile, rows, first_position, end };
+        // SAFETY: all threads are here; the number of heads is the launch's.
+        unsafe { warp.add_head::<STEP>(queries, begin, memory) };
+        number += 1;
+    }
+    let of = |tensor, strides| HeadRows::new::<K::Element>(tensor, strides, work, tile.begin);
+    let rows = (warp.first_key, tile.length);
+    // SAFETY: the warp is together, and its keys are its own.
+    unsafe {
+        store::<K, M_TILES>(&mut warp.dk, of(args.dk, &args.dk_strides), args.scale, rows, problem, lane);
+        store::<K, M_TILES>(&mut warp.dv, of(args.dv, &args.dv_strides), 1.0, rows, problem, lane);
+    }
+}
+
+impl<K: Sm80Backward, const ROWS: u32, const M_TILES: usize> Warp<K, ROWS, M_TILES> {
+    /// Adds what the queries of a head from row `row` on contribute to the block's keys.
+    ///
+    /// # Safety
+    /// Block together; nobody reads a stage.
+    #[inline(always)]
+    unsafe fn add_head<const STEP: u32>(&mut self, queries: Queries<'_>, mut row: u32, memory: Memory<K, ROWS, STEP>) {
+        const { assert!(STAGES == 2) };
+        let (lane, mut stage) = (self.lane, 0);
+        let threads_row = Statistics::<K, STEP>::row_of(lane);
+        // SAFETY: all threads are here; the barriers separate a stage's copies from its readers, and the statistics from theirs.
+        unsafe {
+            queries.start(memory, stage, row, lane);
+            let mut lse = queries.lse::<K>(row + threads_row);
+            while row < queries.end {
+                cp_async::wait_until_fewer_than::<1>();
+                sync::block();
+                queries.start(memory, stage ^ 1, row + STEP, lane);
+                let (q, d_o) = (memory.staged(stage, Q_TILE), memory.staged(stage, D_O_TILE));
+                let statistics = Statistics::<K, STEP>::at(memory.statistics(stage, STEP));
+                statistics.write(d_o, memory.staged(stage, O_TILE), lse, lane);
+                lse = queries.lse::<K>(row + STEP + threads_row);
+                sync::block();
+                self.add_step::<STEP>(&queries, (q, d_o), statistics, row);
+                row += STEP;
+                stage ^= 1;
+            }
+            // The next head's copies go to a stage that others may still read.
+            cp_async::wait_until_fewer_than::<1>();
+            sync::block();
+        }
+    }
+
+    /// Adds what the queries of a step contribute, those from `row` on.
+    ///
+    /// # Safety
+    /// Warp together; the tiles of Q and dO and the statistics have arrived.
+    #[inline(always)]
+    unsafe fn add_step<const STEP: u32>(
+        &mut self,
+        queries: &Queries<'_>,
+        tiles: (Tile<K, STEP>, Tile<K, STEP>),
+        statistics: Statistics<K, STEP>,
+        row: u32,
+    ) {
+        let mut part = 0;
+        while part < not_unrolled(const { STEP / MMA_K }) {
+            // SAFETY: the caller's promise; the branch is the warp's.
+            unsafe {
+                if self.is_attended(queries, row + part * MMA_K) {
+                    self.add_part(queries, tiles, part, statistics, row + part * MMA_K);
+                }
+            }
+            part += 1;
+        }
+    }
+
+    /// Whether any of the 16 queries from `row` on is there and attends to any of the warp's keys.
+    #[inline(always)]
+    fn is_attended(&self, queries: &Queries<'_>, row: u32) -> bool {
+        let (problem, keys) = (&queries.args.problem, const { M_TILES as u32 * MMA_M });
+        let position = row.wrapping_add(queries.first_position);
+        let ends_before = !K::Mask::ALL_KEYS
+            && K::Mask::keys_end(problem, position.wrapping_add(MMA_K), queries.keys.length) <= self.first_key;
+        let begins_behind = K::Mask::HAS_BEGIN && K::Mask::keys_begin(problem, position) >= self.first_key + keys;
+        row < queries.rows.length && !ends_before && !begins_behind
+    }
+
+    /// Adds what 16 queries contribute, those from `row` on, in part `part` of the tiles.
+    ///
+    /// # Safety
+    /// As for [`Self::add_step`].
+    #[inline(always)]
+    unsafe fn add_part<const STEP: u32>(
+        &mut self,
+        queries: &Queries<'_>,
+        (q, d_o): (Tile<K, STEP>, Tile<K, STEP>),
+        part: u32,
+        statistics: Statistics<K, STEP>,
+        row: u32,
+    ) {
+        let (lane, problem) = (self.lane, &queries.args.problem);
+        // SAFETY: the warp is together; K, V, Q, dO and the statistics have arrived.
+        unsafe {
+            let of_own = |own, other| {
+                products::scores_of_shared::<K, ROWS, STEP, M_TILES>((own, self.warp_row), (other, part), lane)
+            };
+            let mut p = of_own(self.keys, q);
+            K::ScoreMod::cap(problem, &mut p);
+            let capped = p;
+            self.add_score_mod(queries, &mut p, row);
+            self.mask(queries, &mut p, row);
+            let mut ds = of_own(self.values, d_o);
+            unrolled!(at most 2; for n in 2 => {
+                let column = part * MMA_K + n as u32 * MMA_N + lane.pair_column();
+                let rows = statistics.of_two(column);
+                unrolled!(at most 4; for m in M_TILES => {
+                    unrolled!(at most 4; for i in 4 => {
+                        let [lse, delta] = rows[i % 2];
+                        p[m][n][i] = probability(p[m][n][i], problem.scale_log2, lse);
+                        ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - delta);
+                    });
+                });
+            });
+            K::ScoreMod::uncap(problem, &mut ds, &capped);
+            products::accumulate_output::<K, STEP, M_TILES>(&mut self.dv, &packed::<K, M_TILES>(&p), (d_o, part), lane);
+            products::accumulate_output::<K, STEP, M_TILES>(&mut self.dk, &packed::<K, M_TILES>(&ds), (q, part), lane);
+        }
+    }
+
+    /// Calls `change` with the score of each key and each of the queries from `row` on, the query's position, and the key.
+    #[inline(always)]
+    fn for_each(
+        &self,
+        queries: &Queries<'_>,
+        scores: &mut Scores<M_TILES, 2>,
+        row: u32,
+        change: impl Fn(&mut f32, u32, u32),
+    ) {
+        let position = row.wrapping_add(queries.first_position).wrapping_add(self.lane.pair_column());
+        unrolled!(at most 2; for n in 2 => {
+            unrolled!(at most 2; for i in 2 => {
+                unrolled!(at most 4; for m in M_TILES => {
+                    unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                        let key = self.lane.row(self.first_key, m, r);
+                        change(&mut scores[m][n][2 * r + i], position.wrapping_add(n as u32 * MMA_N + i as u32), key);
+                    });
+                });
+            });
+        });
+    }
+
+    /// Adds ALiBi's term and the bias. Those of rows and keys that do not exist are of ones that do, and are not used.
+    ///
+    /// # Safety
+    /// The launch's bias has an element for each row and key.
+    #[inline(always)]
+    unsafe fn add_score_mod(&self, queries: &Queries<'_>, scores: &mut Scores<M_TILES, 2>, row: u32) {
+        if !K::ScoreMod::MODIFIES {
+            return;
+        }
+        let problem = &queries.args.problem;
+        let score_mod = K::ScoreMod::of_head(problem, queries.work, queries.keys.sequence);
+        let last_position = queries.rows.length.wrapping_sub(1).wrapping_add(queries.first_position);
+        self.for_each(queries, scores, row, |score, position, key| {
+            let position = (position as i32).min(last_position as i32) as u32;
+            // SAFETY: a row and a key that exist.
+            *score = unsafe {
+                score_mod.add_to_one::<K::Element>(problem, *score, position, key.min(queries.keys.length - 1))
+            };
+        });
+    }
+
+    /// Sets the scores of keys that a query does not attend to to −∞. Missing rows have probability 0 by their LSE, and gradients of missing
+    /// keys are not stored.
+    #[inline(always)]
+    fn mask(&self, queries: &Queries<'_>, scores: &mut Scores<M_TILES, 2>, row: u32) {
+        let (problem, keys, length) = (&queries.args.problem, const { M_TILES as u32 * MMA_M }, queries.keys.length);
+        let position = row.wrapping_add(queries.first_position);
+        if K::Mask::ALL_KEYS
+            || !K::Mask::touches::<K::Sequence>(problem, (position, MMA_K), self.first_key, keys, length)
+        {
+            return;
+        }
+        self.for_each(queries, scores, row, |score, position, key| {
+            let is_behind = key >= K::Mask::keys_end(problem, position.wrapping_add(1), length);
+            if is_behind || K::Mask::HAS_BEGIN && key < K::Mask::keys_begin(problem, position) {
+                *score = f32::NEG_INFINITY;
+            }
+        });
+    }
+}

@@ -1,0 +1,45 @@
+//! Layout of a block's dynamic shared memory: tiles of its own rows, the tiles of each stage, and the statistics of query rows.
+
+use core::marker::PhantomData;
+
+use crate::device::codegen::shared;
+use crate::device::kernel::Kernel;
+use crate::device::tile::Tile;
+use contract::backward::variants::{STAGES, STATISTICS_BYTES};
+
+/// `OWN` tiles of `ROWS` rows, then `STAGES` times `STAGED` tiles of `STEP` rows, then statistics.
+#[derive(Clone, Copy)]
+pub struct SharedMemory<K, const OWN: u32, const ROWS: u32, const STAGED: u32, const STEP: u32> {
+    base: u32,
+    _kernel: PhantomData<K>,
+}
+
+impl<K: Kernel, const OWN: u32, const ROWS: u32, const STAGED: u32, const STEP: u32>
+    SharedMemory<K, OWN, ROWS, STAGED, STEP>
+{
+    /// The shared memory of the calling thread's block.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Self { base: shared::dynamic_shared_mem(), _kernel: PhantomData }
+    }
+
+    /// Tile `index` of the block's own rows.
+    #[inline(always)]
+    pub fn own(&self, index: u32) -> Tile<K, ROWS> {
+        Tile::<K, ROWS>::at(self.base + index * Tile::<K, ROWS>::BYTES)
+    }
+
+    /// Tile `index` of a stage.
+    #[inline(always)]
+    pub fn staged(&self, stage: u32, index: u32) -> Tile<K, STEP> {
+        let first = self.base + OWN * Tile::<K, ROWS>::BYTES;
+        Tile::<K, STEP>::at(first + (stage * STAGED + index) * Tile::<K, STEP>::BYTES)
+    }
+
+    /// Address of the statistics of `rows` rows in stage `stage`.
+    #[inline(always)]
+    pub fn statistics(&self, stage: u32, rows: u32) -> u32 {
+        let first = self.base + OWN * Tile::<K, ROWS>::BYTES + STAGES * STAGED * Tile::<K, STEP>::BYTES;
+        first + stage * rows * STATISTICS_BYTES
+    }
+}
