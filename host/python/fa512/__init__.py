@@ -58,7 +58,7 @@ def scaled_dot_product_attention(
 ):
     """`torch.nn.functional.scaled_dot_product_attention` on PyTorch tensors, with its arguments and its gradient.
 
-    Unsupported arguments (dropout, a gradient with a mask, types other than float16 and bfloat16) are errors that name the argument. See
+    Unsupported arguments (dropout, the gradient of a mask, types other than float16 and bfloat16) are errors that name the argument. See
     `fa512.torch.scaled_dot_product_attention`.
     """
     return _with_torch().scaled_dot_product_attention(

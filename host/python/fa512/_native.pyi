@@ -1,7 +1,17 @@
 from collections.abc import Sequence
 from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, overload
 
-__all__ = ["__version__", "attention", "attention_padded", "attention_varlen", "implement_aten", "info", "warm_up"]
+__all__ = [
+    "__version__",
+    "attention",
+    "attention_backward",
+    "attention_padded",
+    "attention_varlen",
+    "attention_varlen_backward",
+    "implement_aten",
+    "info",
+    "warm_up",
+]
 
 __version__: str
 
@@ -65,6 +75,47 @@ def attention(
     lse: Optional[_Array] = None,
     stream: Any = None,
 ) -> Union[_Array, tuple[_Array, _Array]]: ...
+def attention_backward(
+    grad: _Array,
+    q: _Array,
+    k: _Array,
+    v: _Array,
+    out: _Array,
+    lse: _Array,
+    dq: _Array,
+    dk: _Array,
+    dv: _Array,
+    *,
+    causal: bool = False,
+    window: Optional[_Window] = None,
+    align: _Align = "top-left",
+    scale: Optional[float] = None,
+    softcap: Optional[float] = None,
+    alibi_slopes: Any = None,
+    bias: Optional[_Array] = None,
+    layout: _Layout = "bhsd",
+) -> None: ...
+def attention_varlen_backward(
+    grad: _Array,
+    q: _Array,
+    k: _Array,
+    v: _Array,
+    out: _Array,
+    lse: _Array,
+    dq: _Array,
+    dk: _Array,
+    dv: _Array,
+    cu_seqlens: Any,
+    *,
+    cu_seqlens_k: Any = None,
+    max_seqlen: Optional[int] = None,
+    causal: bool = False,
+    window: Optional[_Window] = None,
+    align: _Align = "top-left",
+    scale: Optional[float] = None,
+    softcap: Optional[float] = None,
+    alibi_slopes: Any = None,
+) -> None: ...
 @overload
 def attention_varlen(
     q: _Array,

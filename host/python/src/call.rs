@@ -1,6 +1,9 @@
 //! `fa512.attention`, `fa512.attention_varlen` and `fa512.attention_padded`.
 
-use attention::{Addresses, Alignment, Entered, Gpu, Layout, Mask, Options, Problem, Shape, Stream, Views, Window};
+use attention::{
+    Addresses, Alignment, BackwardAddresses, Entered, Gpu, Gradient, Layout, Mask, Options, Problem, Shape, Stream,
+    Views, Window,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -10,6 +13,7 @@ use crate::array::{self, Array, Library, Protocol, SINGLE};
 use crate::checks::{element_of, narrow, require_element, require_gpu};
 use crate::error::{of_library, of_refusal};
 use crate::form::{Form, Sizes};
+use crate::gradients::GradientTensors;
 use crate::lengths::Lengths;
 use crate::output;
 use crate::scores::{Changes, Scores};
@@ -26,6 +30,8 @@ pub struct Tensors<'a, 'py> {
     pub out: Option<&'a Bound<'py, PyAny>>,
     /// Receives LSE.
     pub lse: Option<&'a Bound<'py, PyAny>>,
+    /// Those of a backward call, which reads O and LSE.
+    pub gradients: Option<GradientTensors<'a, 'py>>,
 }
 
 /// The other arguments of a call.
@@ -90,13 +96,18 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     require_like(&o, "out", &q, "q")?;
     let lse = lse_object.as_ref().map(|lse| read(lse, "lse")).transpose()?;
     // JAX hands out read-only arrays; one that was allocated here is not shared yet, and may be written.
-    require_writable(&o, "out", tensors.out.is_some())?;
+    let is_forward = tensors.gradients.is_none();
+    require_writable(&o, "out", is_forward && tensors.out.is_some())?;
     if let Some(lse) = &lse {
         require_lse(lse, &sizes.of_lse(call.form), call.form.lse_names(), &q)?;
-        require_writable(lse, "lse", tensors.lse.is_some())?;
+        require_writable(lse, "lse", is_forward && tensors.lse.is_some())?;
     }
     let lengths = Lengths::read(call.form, &mut read, sizes, &q)?;
     let scores = call.changes.read(&mut read, sizes.of_scores(call.form), lengths.entries(sizes.batch), &q)?;
+    let gradients = match &tensors.gradients {
+        Some(gradients) => Some(gradients.read(&mut read, [&o, &q, &k, &v], call.form)?),
+        None => None,
+    };
     if [sizes.batch, sizes.heads, sizes.rows].contains(&0) {
         return Ok((o_object, lse_object));
     }
@@ -113,23 +124,35 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     // PyTorch guarantees that a tensor lies within its memory, on the GPU that it names.
     let is_trusted = library == Library::Torch && matches!(protocol, Protocol::Exchange(_));
     let options = Options::default().check_pointers(!is_trusted);
+    let work = match &gradients {
+        Some(gradients) if has_keys => {
+            let (gradient, addresses) = gradients.of(problem, addresses)?;
+            Work::Backward(gradient, addresses)
+        }
+        Some(_) => return Ok((o_object, lse_object)),
+        None if has_keys => Work::Forward(problem, addresses),
+        None => Work::WithoutKeys(problem, addresses),
+    };
+    let of_gradients = gradients.iter().flat_map(|gradients| gradients.arrays());
     let arrays = [&q, &k, &v, &o].into_iter().chain(lengths.arrays()).chain(&alibi_slopes).chain(&bias);
+    let arrays = arrays.chain(of_gradients);
     let stream = producers_stream(&order, arrays, call.stream.is_some())?;
     let gpu = q.gpu;
     // Release the GIL: the driver may wait for room in the stream's queue, or compile a kernel.
-    py.detach(|| launch(gpu, (&problem, has_keys), addresses, stream, options, order.waits)).map_err(of_library)?;
+    py.detach(|| launch(gpu, &work, stream, options, order.waits)).map_err(of_library)?;
     drop(keep);
     Ok((o_object, lse_object))
 }
 
-fn launch(
-    gpu: Option<usize>,
-    (problem, has_keys): (&Problem, bool),
-    addresses: Addresses,
-    stream: u64,
-    options: Options,
-    waits: bool,
-) -> Result<(), attention::Error> {
+/// What is launched.
+enum Work {
+    Forward(Problem, Addresses),
+    /// Of K and V without rows.
+    WithoutKeys(Problem, Addresses),
+    Backward(Gradient, BackwardAddresses),
+}
+
+fn launch(gpu: Option<usize>, work: &Work, stream: u64, options: Options, waits: bool) -> Result<(), attention::Error> {
     let _context: Option<Entered> = gpu.map(|ordinal| Gpu::of_device(ordinal)?.enter()).transpose()?;
     let stream = Stream::from_raw(std::ptr::without_provenance_mut(stream as usize));
     // SAFETY: the stream is the current one of the tensors' library, or one that the caller vouches for by naming it.
@@ -137,9 +160,12 @@ fn launch(
     // library orders frees and writes behind it on that stream, and if it has no such stream, this call waits.
     // Addresses come from PyTorch's descriptions, or were checked.
     unsafe {
-        match has_keys {
-            true => attention::forward_with(problem, addresses, stream, options)?,
-            false => attention::forward_without_keys(problem, addresses.o, addresses.lse, stream, options)?,
+        match work {
+            Work::Forward(problem, addresses) => attention::forward_with(problem, *addresses, stream, options)?,
+            Work::WithoutKeys(problem, addresses) => {
+                attention::forward_without_keys(problem, addresses.o, addresses.lse, stream, options)?;
+            }
+            Work::Backward(gradient, addresses) => attention::backward_with(gradient, *addresses, stream, options)?,
         }
         if waits { stream.synchronize() } else { Ok(()) }
     }
@@ -172,8 +198,10 @@ fn refuse_gradients(tensors: &Tensors<'_, '_>, changes: &Changes<'_, '_>) -> PyR
 /// Refuses tensors of PyTorch whose memory holds the negatives of their elements (`torch._neg_view`).
 fn refuse_negative_bits(tensors: &Tensors<'_, '_>, changes: &Changes<'_, '_>) -> PyResult<()> {
     let py = tensors.q.py();
-    let Tensors { q, k, v, out, lse } = *tensors;
-    let optional = [(out, "out"), (lse, "lse"), (changes.bias, "bias"), (changes.alibi_slopes, "alibi_slopes")];
+    let Tensors { q, k, v, out, lse, gradients } = *tensors;
+    let grad = gradients.map(|gradients| gradients.grad);
+    let optional =
+        [(out, "out"), (lse, "lse"), (grad, "grad"), (changes.bias, "bias"), (changes.alibi_slopes, "alibi_slopes")];
     for (object, name) in [(Some(q), "q"), (Some(k), "k"), (Some(v), "v")].into_iter().chain(optional) {
         let Some(object) = object else { continue };
         // Arrays of other libraries have no such method.
@@ -260,7 +288,7 @@ fn handle(stream: &Bound<'_, PyAny>) -> PyResult<u64> {
 }
 
 /// Requires `array` to have the shape, type and GPU of `other`.
-fn require_like(array: &Array, name: &str, other: &Array, other_name: &str) -> PyResult<()> {
+pub fn require_like(array: &Array, name: &str, other: &Array, other_name: &str) -> PyResult<()> {
     require_element(array, name, other.element)?;
     if array.shape() != other.shape() {
         return Err(PyValueError::new_err(format!(
@@ -290,7 +318,7 @@ fn require_lse(lse: &Array, sizes: &[i64], names: &str, q: &Array) -> PyResult<(
     require_gpu(lse, "lse", q)
 }
 
-fn require_writable(array: &Array, name: &str, is_given: bool) -> PyResult<()> {
+pub fn require_writable(array: &Array, name: &str, is_given: bool) -> PyResult<()> {
     match array.is_read_only && is_given {
         true => Err(PyValueError::new_err(format!("{name} may only be read"))),
         false => Ok(()),

@@ -9,6 +9,7 @@ mod checks;
 mod dlpack;
 mod error;
 mod form;
+mod gradients;
 mod lengths;
 mod output;
 mod scores;
@@ -23,6 +24,7 @@ use crate::call::{Call, Tensors};
 use crate::checks::narrow;
 use crate::error::{of_library, of_refusal};
 use crate::form::{Form, Used};
+use crate::gradients::GradientTensors;
 use crate::scores::Changes;
 use crate::window::Whole;
 
@@ -118,7 +120,10 @@ fn attention<'py>(
     let (form, window) = (Form::Batch(layout_of(layout)?), window::of(causal, window)?);
     let alignment = window::alignment_of(align)?;
     let changes = Changes { softcap, alibi_slopes, bias };
-    run(&Tensors { q, k, v, out, lse }, &Call { window, alignment, scale, changes, form, return_lse, stream })
+    run(
+        &Tensors { q, k, v, out, lse, gradients: None },
+        &Call { window, alignment, scale, changes, form, return_lse, stream },
+    )
 }
 
 /// Computes softmax(scale · QKᵀ + mask) · V of packed sequences on the GPU, without a gradient.
@@ -199,7 +204,10 @@ fn attention_varlen<'py>(
     let (form, window) = (Form::Packed { cu_seqlens, cu_seqlens_k, used, longest }, window::of(causal, window)?);
     let alignment = window::alignment_of(align)?;
     let changes = Changes { softcap, alibi_slopes, bias: None };
-    run(&Tensors { q, k, v, out, lse }, &Call { window, alignment, scale, changes, form, return_lse, stream })
+    run(
+        &Tensors { q, k, v, out, lse, gradients: None },
+        &Call { window, alignment, scale, changes, form, return_lse, stream },
+    )
 }
 
 /// Computes softmax(scale · QKᵀ + mask) · V of a padded batch on the GPU, without a gradient.
@@ -267,7 +275,78 @@ fn attention_padded<'py>(
     let (form, window) = (Form::Padded(Used { q: seqused_q, k: seqused_k }), window::of(causal, window)?);
     let alignment = window::alignment_of(align)?;
     let changes = Changes { softcap, alibi_slopes, bias: None };
-    run(&Tensors { q, k, v, out, lse }, &Call { window, alignment, scale, changes, form, return_lse, stream })
+    run(
+        &Tensors { q, k, v, out, lse, gradients: None },
+        &Call { window, alignment, scale, changes, form, return_lse, stream },
+    )
+}
+
+/// Computes dQ, dK and dV from the gradient `grad` of O. `q`, `k`, `v`, `out` and `lse` are as `attention` got and returned them, with the same
+/// options.
+#[pyfunction]
+#[pyo3(signature = (grad, q, k, v, out, lse, dq, dk, dv, *, causal=false, window=None, align="top-left", scale=None, softcap=None, alibi_slopes=None, bias=None, layout="bhsd"))]
+#[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
+fn attention_backward<'py>(
+    grad: &Bound<'py, PyAny>,
+    q: &Bound<'py, PyAny>,
+    k: &Bound<'py, PyAny>,
+    v: &Bound<'py, PyAny>,
+    out: &Bound<'py, PyAny>,
+    lse: &Bound<'py, PyAny>,
+    dq: &Bound<'py, PyAny>,
+    dk: &Bound<'py, PyAny>,
+    dv: &Bound<'py, PyAny>,
+    #[pyo3(from_py_with = causal_of)] causal: bool,
+    window: Option<&Bound<'py, PyAny>>,
+    align: &str,
+    #[pyo3(from_py_with = scale_of)] scale: Option<f64>,
+    #[pyo3(from_py_with = softcap_of)] softcap: Option<f64>,
+    alibi_slopes: Option<&Bound<'py, PyAny>>,
+    bias: Option<&Bound<'py, PyAny>>,
+    layout: &str,
+) -> PyResult<()> {
+    let (form, window) = (Form::Batch(layout_of(layout)?), window::of(causal, window)?);
+    let alignment = window::alignment_of(align)?;
+    let changes = Changes { softcap, alibi_slopes, bias };
+    let gradients = Some(GradientTensors { grad, dq, dk, dv });
+    let tensors = Tensors { q, k, v, out: Some(out), lse: Some(lse), gradients };
+    let call = Call { window, alignment, scale, changes, form, return_lse: true, stream: None };
+    call::run(&tensors, &call).map(drop)
+}
+
+/// The same of packed sequences, of `attention_varlen`.
+#[pyfunction]
+#[pyo3(signature = (grad, q, k, v, out, lse, dq, dk, dv, cu_seqlens, *, cu_seqlens_k=None, max_seqlen=None, causal=false, window=None, align="top-left", scale=None, softcap=None, alibi_slopes=None))]
+#[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
+fn attention_varlen_backward<'py>(
+    grad: &Bound<'py, PyAny>,
+    q: &Bound<'py, PyAny>,
+    k: &Bound<'py, PyAny>,
+    v: &Bound<'py, PyAny>,
+    out: &Bound<'py, PyAny>,
+    lse: &Bound<'py, PyAny>,
+    dq: &Bound<'py, PyAny>,
+    dk: &Bound<'py, PyAny>,
+    dv: &Bound<'py, PyAny>,
+    cu_seqlens: &Bound<'py, PyAny>,
+    cu_seqlens_k: Option<&Bound<'py, PyAny>>,
+    max_seqlen: Option<Whole>,
+    #[pyo3(from_py_with = causal_of)] causal: bool,
+    window: Option<&Bound<'py, PyAny>>,
+    align: &str,
+    #[pyo3(from_py_with = scale_of)] scale: Option<f64>,
+    #[pyo3(from_py_with = softcap_of)] softcap: Option<f64>,
+    alibi_slopes: Option<&Bound<'py, PyAny>>,
+) -> PyResult<()> {
+    let longest = max_seqlen.map(|longest| narrow(longest.0, "max_seqlen")).transpose()?;
+    let used = Used { q: None, k: None };
+    let (form, window) = (Form::Packed { cu_seqlens, cu_seqlens_k, used, longest }, window::of(causal, window)?);
+    let alignment = window::alignment_of(align)?;
+    let changes = Changes { softcap, alibi_slopes, bias: None };
+    let gradients = Some(GradientTensors { grad, dq, dk, dv });
+    let tensors = Tensors { q, k, v, out: Some(out), lse: Some(lse), gradients };
+    let call = Call { window, alignment, scale, changes, form, return_lse: true, stream: None };
+    call::run(&tensors, &call).map(drop)
 }
 
 fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Py<PyAny>> {
@@ -455,7 +534,9 @@ mod _native {
     #[pymodule_export]
     use super::aten::implement_aten;
     #[pymodule_export]
-    use super::{attention, attention_padded, attention_varlen, info, warm_up};
+    use super::{
+        attention, attention_backward, attention_padded, attention_varlen, attention_varlen_backward, info, warm_up,
+    };
 
     use pyo3::prelude::*;
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import _native
 from .._arguments import align_of, flag, no_dropout, scale_of, softcap_of, window_of
-from . import _recorded
+from . import _own_backward, _recorded
 from ._determinism import determinism
 from ._library import (
     ALIGN,
@@ -27,6 +27,7 @@ from ._library import (
     why_not_window,
     without_keys,
 )
+from ._own_backward import both_refuse
 from ._register import (
     Kept,
     Sharding,
@@ -42,14 +43,16 @@ from ._register import (
 )
 from ._scores import (
     BIAS,
+    CHANGING,
     SCORES,
+    SOFTCAP,
     bias_of_mask,
     why_no_gradient_of_scores,
     why_not_scores,
 )
 
 _LIMITS = f"{OPTIONS}, {ALIGN}"
-define("attention", f"{_LIMITS}, {SCORES}, {BIAS}, {DETERMINISTIC}", f"{_LIMITS}, {DETERMINISTIC}")
+define("attention", f"{_LIMITS}, {SCORES}, {BIAS}, {DETERMINISTIC}", f"{CHANGING}, {_LIMITS}, {SOFTCAP}, {DETERMINISTIC}")
 
 
 def why_not(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
@@ -78,9 +81,9 @@ class Options(NamedTuple):
     bias: Optional[Tensor] = None
     deterministic: bool = False
 
-    def limits(self) -> tuple[Any, ...]:
-        """The arguments that the backward takes."""
-        return *self[:5], self.deterministic
+    def of_backward(self) -> tuple[Any, ...]:
+        """The arguments that the backward takes after its tensors."""
+        return *self[:6], self.deterministic
 
     def scores(self) -> tuple[Any, ...]:
         """The score modifications."""
@@ -132,17 +135,27 @@ def _backward(
     value: Tensor,
     out: Tensor,
     lse: Tensor,
+    alibi_slopes: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
     is_causal: bool = False,
     scale: Optional[float] = None,
     window_left: Optional[int] = None,
     window_right: Optional[int] = None,
     align: str = TOP_LEFT,
+    softcap: Optional[float] = None,
     deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """PyTorch's own flash backward on O and LSE of fa512, which have the same meaning. Without dropout it reads no random numbers.
+    """PyTorch's own flash backward on O and LSE of fa512, which have the same meaning, or fa512's own. Without dropout it reads no random
+    numbers.
 
-    It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right: see `why_no_gradient`.
+    It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right: see `_why_not_pytorch`.
     """
+    limits = (is_causal, scale, window_left, window_right, align)
+    if _why_not_pytorch(query, key, limits, (softcap, alibi_slopes, bias)) is not None:
+        tensors = {"alibi_slopes": alibi_slopes, "bias": bias}
+        window = (window_left, window_right)
+        options = {"causal": is_causal, "scale": scale, "window": window, "align": align, "softcap": softcap, **tensors}
+        return _own_backward.of_batch(grad, query, key, value, out, lse, **options)
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
     rows = [tensor.transpose(1, 2) for tensor in (grad, query, key, value, out)]
     lengths = (None, None, query.shape[2], key.shape[2])
@@ -193,10 +206,16 @@ register_fakes("attention", _why_not_arguments, new_out, _new_lse, _new_gradient
 
 
 def why_no_gradient(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Optional[str]:
-    """The reason why PyTorch's backward does not support this; None if it does."""
+    """The reason why neither PyTorch's backward nor fa512's own supports this; None if one does."""
     asked = Options(*options)
-    reason = why_no_gradient_of_scores(*asked.scores())
-    return reason or _why_no_gradient_of_limits(query.shape[2], key.shape[2], *asked[:5])
+    reason = _why_not_pytorch(query, key, asked[:5], asked.scores())
+    return both_refuse(reason, query, asked.bias)
+
+
+def _why_not_pytorch(query: Tensor, key: Tensor, limits: tuple[Any, ...], scores: tuple[Any, ...]) -> Optional[str]:
+    """The reason why PyTorch's backward does not support this; None if it does."""
+    reason = why_no_gradient_of_scores(*scores)
+    return reason or _why_no_gradient_of_limits(query.shape[2], key.shape[2], *limits)
 
 
 def _why_no_gradient_of_limits(
@@ -221,7 +240,8 @@ def _why_no_gradient_of_limits(
 
 
 def _keep(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Kept:
-    return Kept((), Options(*options).limits())
+    asked = Options(*options)
+    return Kept((asked.alibi_slopes, asked.bias), asked.of_backward())
 
 
 _record = register_autograd("attention", why_no_gradient, _keep, forward_with_lse_cuda, _backward)
@@ -236,15 +256,11 @@ def _recorder(rows: int, record: Callable[..., Any], by_nodes: Callable[..., Any
             return record(query, key, value, *options)
         # The kernel says what is wrong with other dimensions.
         if query.dim() == key.dim() == 4 and query.shape != key.shape:
-            _require(_why_no_gradient_of_limits(query.shape[rows], key.shape[rows], *limits))
+            if _why_no_gradient_of_limits(query.shape[rows], key.shape[rows], *limits) is not None:
+                return record(query, key, value, *options)
         return by_nodes(query, key, value, *limits[:4])
 
     return recorded
-
-
-def _require(reason: Optional[str]) -> None:
-    if reason is not None:
-        raise ValueError(reason)
 
 
 def _is_given(option: Any) -> bool:

@@ -1,6 +1,6 @@
 """flash-attn's functions, with its arguments and defaults.
 
-What differs: `dropout_p` must be 0 and `block_table` None, a gradient with a softcap or slopes is an error, and a query without keys has an
+What differs: `dropout_p` must be 0 and `block_table` None, a gradient with a softcap or slopes needs a head size of at most 128, and a query without keys has an
 LSE of -inf, not of +inf.
 """
 
@@ -144,7 +144,7 @@ def flash_attn_func(
     `return_attn_probs` returns (O, LSE, None). LSE, float32 [batch, heads, sequence], has no gradient. `deterministic` makes the backward
     deterministic; the forward always is. For that, `torch.use_deterministic_algorithms` is on while the host calls the backward.
 
-    An unsupported argument is an error that names it: `dropout_p` other than 0, a gradient with a softcap or slopes.
+    An unsupported argument is an error that names it, such as `dropout_p` other than 0.
     """
     asked = _Asked(dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs)
     if _is_plain(q, k, v, *asked) and q.dim() == 4:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import _native
 from .._arguments import align_of, flag, rows_of, scale_of, softcap_of, window_of
-from . import _recorded
+from . import _own_backward, _recorded
 from ._determinism import determinism
 from ._library import (
     ALIGN,
@@ -28,6 +28,7 @@ from ._library import (
     why_not_window,
     without_keys,
 )
+from ._own_backward import both_refuse
 from ._register import (
     Kept,
     Sharding,
@@ -42,11 +43,12 @@ from ._register import (
     register_sharding,
     register_vmap,
 )
-from ._scores import SCORES, why_no_gradient_of_scores, why_not_scores
+from ._scores import SCORES, SOFTCAP, why_no_gradient_of_scores, why_not_scores
 
 _KEYS = f"Tensor? cu_seqlens_k=None, SymInt? max_seqlen_k=None, {ALIGN}"
 _SEQUENCES = f"Tensor cu_seqlens, SymInt max_seqlen, {OPTIONS}, {SCORES}, {_KEYS}, {DETERMINISTIC}"
-_LENGTHS = f"Tensor cu_seqlens, Tensor? cu_seqlens_k, SymInt max_seqlen, SymInt? max_seqlen_k, {OPTIONS}, {DETERMINISTIC}"
+_TENSORS = "Tensor cu_seqlens, Tensor? cu_seqlens_k, Tensor? alibi_slopes"
+_LENGTHS = f"{_TENSORS}, SymInt max_seqlen, SymInt? max_seqlen_k, {OPTIONS}, {SOFTCAP}, {ALIGN}, {DETERMINISTIC}"
 define("attention_varlen", _SEQUENCES, _LENGTHS)
 
 
@@ -90,7 +92,7 @@ class _Options(NamedTuple):
     deterministic: bool = False
 
     def limits(self) -> tuple[Any, ...]:
-        """The arguments that the backward takes after the lengths."""
+        """What limits the keys of a query, and the scale."""
         return self[1:5]
 
     def scores(self) -> tuple[Any, ...]:
@@ -139,7 +141,39 @@ def forward_cuda(
 _forward_with_lse_cuda = functools.partial(forward_cuda, return_lse=True)
 
 
-def backward(
+def gradients(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    cu_seqlens: Tensor,
+    cu_seqlens_k: Optional[Tensor],
+    alibi_slopes: Optional[Tensor],
+    max_seqlen: int,
+    max_seqlen_k: Optional[int],
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+    softcap: Optional[float] = None,
+    align: str = TOP_LEFT,
+    deterministic: bool = False,
+) -> tuple[tuple[Tensor, Tensor, Tensor], bool]:
+    """dQ, dK and dV by PyTorch's backward, or by fa512's own where that does not compute them; and whether rows that belong to no sequence
+    hold what memory held."""
+    limits = (is_causal, scale, window_left, window_right)
+    if _why_not_pytorch(cu_seqlens_k, align, limits, (softcap, alibi_slopes)) is None:
+        lengths = (cu_seqlens, cu_seqlens_k, max_seqlen, max_seqlen_k)
+        return _by_pytorch(grad, query, key, value, out, lse, *lengths, *limits, deterministic), True
+    window = (window_left, window_right)
+    options = {"causal": is_causal, "scale": scale, "window": window, "align": align, "softcap": softcap}
+    tensors = {"cu_seqlens_k": cu_seqlens_k, "alibi_slopes": alibi_slopes, "max_seqlen": max_seqlen}
+    return _own_backward.of_packed(grad, query, key, value, out, lse, cu_seqlens, **tensors, **options), False
+
+
+def _by_pytorch(
     grad: Tensor,
     query: Tensor,
     key: Tensor,
@@ -243,10 +277,11 @@ def backward_cuda(
     cu_seqlens_k: Optional[Tensor],
     *options: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`backward`, with zeros in rows that belong to no sequence."""
-    gradients = backward(grad, query, key, value, out, lse, cu_seqlens, cu_seqlens_k, *options)
-    _zero_gradients_outside(cu_seqlens, cu_seqlens_k, *gradients)
-    return gradients
+    """`gradients`, with zeros in rows that belong to no sequence."""
+    results, has_others = gradients(grad, query, key, value, out, lse, cu_seqlens, cu_seqlens_k, *options)
+    if has_others:
+        _zero_gradients_outside(cu_seqlens, cu_seqlens_k, *results)
+    return results
 
 
 implement("attention_varlen", forward_cuda, _forward_with_lse_cuda, backward_cuda)
@@ -274,12 +309,19 @@ register_fakes("attention_varlen", _why_not_arguments, new_like, _new_lse, torch
 
 
 def why_no_gradient(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Optional[str]:
-    """The reason why PyTorch's backward does not support this; None if it does."""
+    """The reason why neither PyTorch's backward nor fa512's own supports this; None if one does."""
     asked = _Options(*options)
-    reason = why_no_gradient_of_scores(*asked.scores())
-    if reason is not None or asked.cu_seqlens_k is None:
+    return both_refuse(_why_not_pytorch(asked.cu_seqlens_k, asked.align, asked.limits(), asked.scores()), query)
+
+
+def _why_not_pytorch(
+    cu_seqlens_k: Optional[Tensor], align: str, limits: tuple[Any, ...], scores: tuple[Any, ...]
+) -> Optional[str]:
+    """The reason why PyTorch's backward does not support this; None if it does."""
+    reason = why_no_gradient_of_scores(*scores)
+    if reason is not None or cu_seqlens_k is None:
         return reason
-    return why_no_gradient_of_limits(asked.align, *asked.limits())
+    return why_no_gradient_of_limits(align, *limits)
 
 
 def why_no_gradient_of_limits(
@@ -296,7 +338,8 @@ def _keep(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *option
     asked = _Options(*options)
     longest_k = key.shape[0] if asked.max_seqlen_k is None else asked.max_seqlen_k
     longest = (asked.max_seqlen, None if asked.cu_seqlens_k is None else longest_k)
-    return Kept((cu_seqlens, asked.cu_seqlens_k), (*longest, *asked.limits(), asked.deterministic))
+    options = (*asked.limits(), asked.softcap, asked.align, asked.deterministic)
+    return Kept((cu_seqlens, asked.cu_seqlens_k, asked.alibi_slopes), (*longest, *options))
 
 
 _record = register_autograd("attention_varlen", why_no_gradient, _keep, _forward_with_lse_cuda, backward_cuda)
@@ -307,14 +350,12 @@ def _recorded_with_lse(
 ) -> tuple[Tensor, Tensor]:
     """`_forward_with_lse_cuda` with a gradient, recorded in C++ without a change of scores."""
     asked = _Options(*options)
-    if not _recorded.IS_POSSIBLE or asked.deterministic or any(score is not None for score in asked.scores()):
-        return _record(query, key, value, cu_seqlens, *asked)
     cu_seqlens_k, limits = asked.cu_seqlens_k, asked.limits()
+    is_by_pytorch = _why_not_pytorch(cu_seqlens_k, asked.align, limits, asked.scores()) is None
+    if not _recorded.IS_POSSIBLE or asked.deterministic or not is_by_pytorch:
+        return _record(query, key, value, cu_seqlens, *asked)
     longest = longest_k = asked.max_seqlen
     if cu_seqlens_k is not None:
-        reason = why_no_gradient_of_limits(asked.align, *limits)
-        if reason is not None:
-            raise ValueError(reason)
         longest_k = max(longest, key.shape[0] if asked.max_seqlen_k is None else asked.max_seqlen_k)
     lengths = (cu_seqlens, cu_seqlens if cu_seqlens_k is None else cu_seqlens_k, longest, longest_k)
     out, lse = _recorded.attention_varlen(query, key, value, *lengths, *limits)

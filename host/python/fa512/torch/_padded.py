@@ -14,6 +14,7 @@ from . import _recorded
 from ._batched import Options
 from ._library import (
     ALIGN,
+    BOTTOM_RIGHT,
     OPTIONS,
     TOP_LEFT,
     require_tensors,
@@ -25,7 +26,8 @@ from ._library import (
     why_not_window,
     without_keys,
 )
-from ._packed import backward as packed_backward
+from ._own_backward import both_refuse
+from ._packed import gradients as packed_gradients
 from ._packed import why_no_gradient_of_limits
 from ._register import (
     Kept,
@@ -41,10 +43,11 @@ from ._register import (
     register_sharding,
     register_vmap,
 )
-from ._scores import SCORES, why_no_gradient_of_scores, why_not_scores
+from ._scores import SCORES, SOFTCAP, why_no_gradient_of_scores, why_not_scores
 
 _LENGTHS = "Tensor? seqused_q, Tensor? seqused_k"
-define("attention_padded", f"{_LENGTHS}, {OPTIONS}, {ALIGN}, {SCORES}", f"{_LENGTHS}, {OPTIONS}")
+_SLOPES = "Tensor? alibi_slopes=None"
+define("attention_padded", f"{_LENGTHS}, {OPTIONS}, {ALIGN}, {SCORES}", f"{_LENGTHS}, {_SLOPES}, {OPTIONS}, {ALIGN}, {SOFTCAP}")
 
 _HEADS = 2
 
@@ -183,13 +186,24 @@ def backward(
     lse: Tensor,
     seqused_q: Optional[Tensor],
     seqused_k: Optional[Tensor],
-    *limits: Any,
+    alibi_slopes: Optional[Tensor] = None,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+    align: str = TOP_LEFT,
+    softcap: Optional[float] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The backward of packed sequences. Unused rows get the gradient 0, whatever they hold."""
+    """The gradients of packed sequences. Unused rows get the gradient 0, whatever they hold."""
     rows = [tensor.flatten(0, 1) for tensor in (grad, query, key, value, out)]
-    lengths = (_thirds(seqused_q, query, True), _thirds(seqused_k, key, False), query.shape[1], key.shape[1])
-    packed: tuple[Any, ...] = (*rows, lse.flatten(1), *lengths, *limits)
-    gradients = packed_backward(*packed)
+    cu_seqlens, cu_seqlens_k = _thirds(seqused_q, query, True), _thirds(seqused_k, key, False)
+    if _is_one_corner(query, key, seqused_q, seqused_k):
+        # The last query of each sequence is at its last key, wherever the first ones are.
+        align = BOTTOM_RIGHT
+    lengths = (cu_seqlens, cu_seqlens_k, alibi_slopes, query.shape[1], key.shape[1])
+    options = (is_causal, scale, window_left, window_right, softcap, align)
+    packed: tuple[Any, ...] = (*rows, lse.flatten(1), *lengths, *options)
+    gradients, _ = packed_gradients(*packed)
     return tuple(  # type: ignore[return-value]
         gradient.reshape(tensor.shape).contiguous() for gradient, tensor in zip(gradients, (query, key, value))
     )
@@ -220,19 +234,30 @@ register_fakes("attention_padded", _why_not_arguments, new_like, _new_lse, new_l
 def _why_no_gradient(
     query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
 ) -> Optional[str]:
+    """The reason why neither PyTorch's backward nor fa512's own supports this; None if one does."""
+    return both_refuse(_why_not_pytorch(query, key, seqused_q, seqused_k, Options(*options)), query)
+
+
+def _why_not_pytorch(
+    query: Tensor, key: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], asked: Options
+) -> Optional[str]:
     """The reason why PyTorch's backward does not support this; None if it does."""
-    asked = Options(*options)
     reason = why_no_gradient_of_scores(*asked.scores())
-    is_one_corner = seqused_q is None and seqused_k is None and query.shape[1] == key.shape[1]
-    if reason is not None or is_one_corner:
+    if reason is not None or _is_one_corner(query, key, seqused_q, seqused_k):
         return reason
     return why_no_gradient_of_limits(asked.align, *asked[:4])
+
+
+def _is_one_corner(query: Tensor, key: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor]) -> bool:
+    """Whether both alignments are the same."""
+    return seqused_q is None and seqused_k is None and query.shape[1] == key.shape[1]
 
 
 def _keep(
     query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
 ) -> Kept:
-    return Kept((seqused_q, seqused_k), Options(*options)[:4])
+    asked = Options(*options)
+    return Kept((seqused_q, seqused_k, asked.alibi_slopes), asked[:6])
 
 
 _record = register_autograd("attention_padded", _why_no_gradient, _keep, _forward_with_lse_cuda, backward)
@@ -243,10 +268,10 @@ def _recorded_with_lse(
 ) -> tuple[Tensor, Tensor]:
     """`_forward_with_lse_cuda` with a gradient, recorded in C++ without a change of scores: as packed sequences."""
     asked = Options(*options)
-    if not _recorded.IS_POSSIBLE or any(score is not None for score in asked.scores()):
-        return _record(query, key, value, seqused_q, seqused_k, *options)
     reason = why_not_padded(query, key, value, seqused_q, seqused_k)
-    reason = reason or _why_no_gradient(query, key, value, seqused_q, seqused_k, *options)
+    is_by_pytorch = reason is None and _why_not_pytorch(query, key, seqused_q, seqused_k, asked) is None
+    if not _recorded.IS_POSSIBLE or (reason is None and not is_by_pytorch):
+        return _record(query, key, value, seqused_q, seqused_k, *options)
     if reason is not None:
         raise ValueError(reason)
     rows = (tensor.flatten(0, 1) for tensor in (query, key, value))

@@ -12,6 +12,10 @@ from ._library import needs_gradient
 
 SCORES = "float? softcap=None, Tensor? alibi_slopes=None"
 """What every operator takes of them behind its other options; None is none."""
+SOFTCAP = "float? softcap=None"
+"""What of them a backward takes behind its other options."""
+CHANGING = "Tensor? alibi_slopes=None, Tensor? bias=None"
+"""What a backward of batches takes of them behind its other tensors."""
 BIAS = "Tensor? bias=None"
 """What operators of batches take besides."""
 
@@ -68,7 +72,7 @@ def why_no_gradient_of_scores(
     """The reason why there is no gradient with these; None if none is given."""
     for name, given in (("softcap", softcap), ("alibi_slopes", alibi_slopes), ("bias", bias)):
         if given is not None:
-            return f"a gradient is required with {name}, which PyTorch's backward does not know; leave it out, or use torch.no_grad()"
+            return f"a gradient is required with {name}, which PyTorch's backward does not know"
     return None
 
 
@@ -94,8 +98,8 @@ def bias_of_mask(mask: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Ten
         raise ValueError(
             f"attn_mask is {mask.dtype} and query {query.dtype}; a mask must be boolean, or a bias of the type of query"
         )
-    if needs_gradient(query, key, value, mask):
-        raise ValueError("attn_mask is given and a gradient required, which is not supported; use torch.no_grad(), or leave it out")
+    if needs_gradient(mask):
+        raise ValueError("the gradient of attn_mask is required, which is not supported; pass attn_mask.detach()")
     if mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, float("-inf"))
     if mask.dim() > 0 and mask.shape[-1] == 1:

@@ -96,7 +96,25 @@ def _sdpa_backward(grad, query, key, value, out, lse, cu_q, cu_k, longest_q, lon
     return cpu._gradients(grad, query, key, value, out, lse, is_causal, scale, None, None, "bottom-right")
 
 
-_NATIVE = {"attention": _attention, "attention_varlen": _attention_varlen, "attention_padded": _attention_padded}
+def _attention_backward(*tensors, **options):
+    _called.append("attention_backward")
+    cpu.native_backward(*tensors, **options)
+    cpu.calls()
+
+
+def _attention_varlen_backward(*tensors, **options):
+    _called.append("attention_varlen_backward")
+    cpu.native_varlen_backward(*tensors, **options)
+    cpu.calls()
+
+
+_NATIVE = {
+    "attention": _attention,
+    "attention_backward": _attention_backward,
+    "attention_varlen": _attention_varlen,
+    "attention_varlen_backward": _attention_varlen_backward,
+    "attention_padded": _attention_padded,
+}
 _library = torch.library.Library("aten", "IMPL")
 # Kernels in C take tensors of GPUs alone. PyTorch warns that these are there before.
 with warnings.catch_warnings():

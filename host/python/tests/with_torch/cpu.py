@@ -7,6 +7,7 @@ import unittest.mock
 
 import torch
 
+import fa512._native
 import fa512.torch
 from fa512.torch import _batched, _determinism, _packed, _padded
 
@@ -105,13 +106,59 @@ def _forward(query, key, value, *options):
     return out
 
 
-def _backward(*arguments):
-    """Of the limits, PyTorch's backward knows no alignment but bottom-right, and `_batched` asks it for no other that differs."""
+def _backward(grad, query, key, value, out, lse, slopes=None, bias=None, *options):
     _calls.append("attention_backward")
-    *arguments, deterministic = arguments if len(arguments) == 12 else (*arguments, False)
+    defaults = (False, None, None, None, "top-left", None, False)
+    *limits, softcap, deterministic = (*options, *defaults[len(options) :])
+    if _batched._why_not_pytorch(query, key, tuple(limits), (softcap, slopes, bias)) is not None:
+        return own_gradients(grad, query, key, value, *limits, softcap, slopes, bias)
     with _determinism.determinism(deterministic):
         note_determinism()
-        return _gradients(*arguments)
+        return _gradients(grad, query, key, value, out, lse, *limits)
+
+
+def own_gradients(grad, query, key, value, *options):
+    """What fa512's own backward computes, of scores that may be changed."""
+    keys, values = _for_each_head(query, key, value)
+    scores = _scores(query, keys, *options)
+    # A query that sees nothing has zeros, and no gradient.
+    sees_nothing = scores.isneginf().all(-1, keepdim=True)
+    weights = scores.masked_fill(sees_nothing, 0.0).softmax(-1).masked_fill(sees_nothing, 0.0)
+    grad, scale, softcap = grad.double(), _factor(query, options[1]), options[5]
+    of_weights = grad @ values.transpose(-1, -2)
+    of_scores = weights * (of_weights - (weights * of_weights).sum(-1, keepdim=True)) * scale
+    if softcap is not None:
+        of_scores = of_scores * (1 - (query.double() @ keys.transpose(-1, -2) * scale / softcap).tanh() ** 2)
+    return _like((of_scores @ keys, of_scores.transpose(-1, -2) @ query.double(), weights.transpose(-1, -2) @ grad), (query, key, value))
+
+
+def native_backward(
+    grad, q, k, v, out, lse, dq, dk, dv, *, causal=False, window=None, align="top-left", scale=None, softcap=None,
+    alibi_slopes=None, bias=None, layout="bhsd",
+):  # fmt: skip
+    """`fa512._native.attention_backward`."""
+    _calls.append("native_backward")
+    assert layout == "bhsd" and grad.stride(-1) == 1
+    gradients = own_gradients(grad, q, k, v, causal, scale, *(window or (None, None)), align, softcap, alibi_slopes, bias)
+    for place, gradient in zip((dq, dk, dv), gradients):
+        place.copy_(gradient)
+
+
+def native_varlen_backward(
+    grad, q, k, v, out, lse, dq, dk, dv, cu_seqlens, *, cu_seqlens_k=None, max_seqlen=None, causal=False, window=None,
+    align="top-left", scale=None, softcap=None, alibi_slopes=None,
+):  # fmt: skip
+    """`fa512._native.attention_varlen_backward`."""
+    _calls.append("native_varlen_backward")
+    of_keys = cu_seqlens if cu_seqlens_k is None else cu_seqlens_k
+    for gradient in (dq, dk, dv):
+        gradient.zero_()
+    sequences = zip(_each(cu_seqlens, grad, q, dq), _each(of_keys, k, v, dk, dv))
+    for number, ((d, query, of_q), (key, value, of_k, of_v)) in enumerate(sequences):
+        own = alibi_slopes[number] if alibi_slopes is not None and alibi_slopes.dim() == 2 else alibi_slopes
+        options = (causal, scale, *(window or (None, None)), align, softcap, own)
+        for place, gradient in zip((of_q, of_k, of_v), own_gradients(d, query, key, value, *options)):
+            place.copy_(gradient)
 
 
 def _gradients(grad, query, key, value, out, lse, is_causal=False, scale=None, *window, deterministic=False):
@@ -122,12 +169,17 @@ def _gradients(grad, query, key, value, out, lse, is_causal=False, scale=None, *
     of_weights = grad @ values.transpose(-1, -2)
     of_scores = weights * (of_weights - (grad * out.double()).sum(-1, keepdim=True)) * factor
     gradients = of_scores @ keys, of_scores.transpose(-1, -2) @ query.double(), weights.transpose(-1, -2) @ grad
+    return _like(gradients, (query, key, value))
+
+
+def _like(gradients, tensors):
+    """Gradients of each head of Q, summed over those that share a head of K and V."""
 
     def like(gradient, tensor):
         of_groups = gradient.unflatten(1, (tensor.shape[1], -1)).sum(2)
         return torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2).copy_(of_groups)
 
-    return tuple(like(*pair) for pair in zip(gradients, (query, key, value)))
+    return tuple(like(*pair) for pair in zip(gradients, tensors))
 
 
 def _each(bounds, *tensors):
@@ -200,7 +252,8 @@ def _by_flash_backward(name, backward):
 
     def call(*arguments):
         _calls.append(name)
-        with unittest.mock.patch("torch.ops.aten._flash_attention_backward", _flash_backward):
+        own = unittest.mock.patch.object(fa512._native, "attention_varlen_backward", native_varlen_backward)
+        with unittest.mock.patch("torch.ops.aten._flash_attention_backward", _flash_backward), own:
             return backward(*arguments)
 
     return call

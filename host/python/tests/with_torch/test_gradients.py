@@ -421,9 +421,6 @@ class Gradients(unittest.TestCase):
 
         if layout == "bshd" and align == "top-left":
             return
-        if causal and queries != keys and align == "top-left":
-            self.says("a gradient is required of .* aligned \"top-left\"", call)
-            return
         expected = functional.scaled_dot_product_attention(
             *(tensor.double() for tensor in tensors), attn_mask=seen, enable_gqa=True
         )
@@ -481,16 +478,31 @@ class Gradients(unittest.TestCase):
                     self.close(*(x.nan_to_num(0.0) for x in pair), 2e-2)
                     self.assertTrue(pair[0].isfinite().all())
 
-    def test_scores_have_no_gradient(self):
-        for requires_grad, of_bias in ((True, False), (False, True), (True, True)):
-            tensors = FUNCTIONS["attention"].tensors(requires_grad)
-            bias = torch.zeros(ROWS, ROWS, dtype=torch.float16, requires_grad=of_bias)
-            self.says("a gradient is required with bias", lambda: fa512.torch.attention(*tensors, bias=bias))
-            self.says("attn_mask is given", lambda: fa512.torch.scaled_dot_product_attention(*tensors, attn_mask=bias))
+    def test_changed_scores_have_gradients(self):
         tensors = FUNCTIONS["attention"].tensors(True)
-        slopes = torch.ones(HEADS)
-        self.says("with alibi_slopes", lambda: fa512.torch.attention(*tensors, alibi_slopes=slopes))
-        self.says("with softcap", lambda: fa512.torch.attention(*tensors, softcap=5.0))
+        bias = torch.randn(ROWS, ROWS, dtype=torch.float16)
+        for changes in ({"bias": bias}, {"alibi_slopes": torch.ones(HEADS)}, {"softcap": 0.5}):
+            for causal in (False, True):
+                out = fa512.torch.attention(*tensors, causal=causal, **changes)
+                found = torch.autograd.grad(out.double().square().sum(), tensors)
+                options = (causal, None, None, None, "top-left", *(changes.get(name) for name in ("softcap", "alibi_slopes", "bias")))
+                for pair in zip(found, cpu.own_gradients(2 * out.detach(), *tensors, *options)):
+                    self.close(*pair, 2e-2)
+                again = torch.autograd.grad(fa512.torch.attention(*tensors, causal=causal, **changes).double().square().sum(), tensors)
+                self.assertTrue(all(map(torch.equal, found, again)))
+
+    def test_a_bias_has_no_gradient(self):
+        for requires_grad in (True, False):
+            tensors = FUNCTIONS["attention"].tensors(requires_grad)
+            bias = torch.zeros(ROWS, ROWS, dtype=torch.float16, requires_grad=True)
+            self.says("the gradient of bias is required", lambda: fa512.torch.attention(*tensors, bias=bias))
+            sdpa = fa512.torch.scaled_dot_product_attention
+            self.says("the gradient of attn_mask is required", lambda: sdpa(*tensors, attn_mask=bias))
+
+    def test_heads_too_wide_for_either_backward_have_no_gradient(self):
+        tensors = [torch.zeros(1, 2, 3, 136, dtype=torch.float16, requires_grad=True) for _ in range(3)]
+        fa512.torch.attention(*tensors).sum().backward()
+        self.says("up to 128, and query has 136", lambda: fa512.torch.attention(*tensors, softcap=5.0))
 
     def test_lse_has_no_gradient(self):
         out, lse = fa512.torch.attention(*FUNCTIONS["attention"].tensors(True), return_lse=True)

@@ -70,7 +70,7 @@ class Operators(unittest.TestCase):
                 torch.library.opcheck(operator.default, arguments)
         tensors = inputs()
         out, lse = torch.ops.fa512.attention_varlen_with_lse(*tensors, queries, *options)
-        arguments = (out, *tensors, out, lse, queries, keys, 7, 9, True, 0.1, 3, None)
+        arguments = (out, *tensors, out, lse, queries, keys, None, 7, 9, True, 0.1, 3, None)
         torch.library.opcheck(torch.ops.fa512.attention_varlen_backward.default, arguments)
 
     def test_results_at_both_corners(self):
@@ -169,13 +169,18 @@ class Gradients(unittest.TestCase):
                     for tensor, other in zip(tensors, exact):
                         torch.testing.assert_close(tensor.grad.float(), other.grad, atol=2e-2, rtol=2e-2)
 
-    def test_what_pytorch_has_no_gradient_of_is_an_error(self):
+    def test_what_pytorch_has_no_gradient_of_is_computed_here(self):
         tensors, (queries, keys) = inputs(requires_grad=True), both()
         for limits in ({"causal": True}, {"window": (3, None)}, {"window": (None, 3)}):
-            with self.assertRaisesRegex(ValueError, 'a limit aligned "top-left"; PyTorch\'s backward'):
-                fa512.torch.attention_varlen(*tensors, queries, cu_seqlens_k=keys, **limits)
-            with torch.no_grad():
-                fa512.torch.attention_varlen(*tensors, queries, cu_seqlens_k=keys, **limits)
+            cpu.calls()
+            out = fa512.torch.attention_varlen(*tensors, queries, cu_seqlens_k=keys, **limits)
+            found = torch.autograd.grad(out.float().square().sum(), tensors)
+            self.assertIn("native_varlen_backward", cpu.calls())
+            exact = [tensor.detach().float().requires_grad_() for tensor in tensors]
+            whole = {"causal": False, "window": (None, None), "align": "top-left", **limits}
+            expected = torch.autograd.grad(by_sequence(exact, **whole).square().sum(), exact)
+            for pair in zip(found, expected):
+                torch.testing.assert_close(pair[0].float(), pair[1], atol=2e-2, rtol=2e-2)
 
     def test_pytorch_is_told_both_lengths(self):
         """The longest keys are no shorter than the longest queries: a window as wide as they are would count as no limit."""
@@ -183,7 +188,9 @@ class Gradients(unittest.TestCase):
         queries, keys = both()
         for longest, told in ((9, 9), (4, 7), (None, 7)):
             with unittest.mock.patch("torch.ops.aten._flash_attention_backward") as called:
-                _packed.backward(q, q, k, k, q, torch.zeros(2, 16), queries, keys, 7, longest, True, None, 4, None)
+                _packed.gradients(
+                    q, q, k, k, q, torch.zeros(2, 16), queries, keys, None, 7, longest, True, None, 4, None, None, "bottom-right"
+                )
             first, second, *rest = called.call_args.args[6:12]
             self.assertIs(first, queries)
             self.assertIs(second, keys)

@@ -146,19 +146,14 @@ class Gradients(unittest.TestCase):
                 lambda x: by_sequence(x, causal),
             )
 
-    def test_what_pytorch_has_no_gradient_of_is_an_error(self):
-        attention = fa512.torch.attention
-        tensors = inputs(queries=7, keys=12, requires_grad=True)
-        for limits in ({"causal": True}, {"window": (3, None)}):
-            with self.assertRaisesRegex(ValueError, '7 queries and 12 keys with a limit aligned "top-left"'):
-                attention(*tensors, **limits)
-            with torch.no_grad():
-                attention(*tensors, **limits)
-        attention(*tensors).sum().backward()
-        tensors = inputs(queries=12, keys=7, requires_grad=True)
-        for window in [(3, None), (None, 9)]:
-            with self.assertRaisesRegex(ValueError, "12 queries and 7 keys with a window that is not causal"):
-                attention(*tensors, window=window, align="bottom-right")
+    def test_those_that_pytorch_does_not_compute(self):
+        for sizes, causal, window, align, mask in masks():
+            with self.subTest(sizes=sizes, causal=causal, window=window, align=align):
+                self.compare(
+                    inputs(*sizes, requires_grad=True),
+                    lambda *x: fa512.torch.attention(*x, causal=causal, window=window, align=align),
+                    lambda x: sdpa(x, mask),
+                )
 
     def test_the_backward_is_asked_for_both_lengths(self):
         """On a GPU; here only what it is asked for."""
@@ -166,7 +161,7 @@ class Gradients(unittest.TestCase):
         gradients = [tensor.transpose(1, 2) for tensor in (query, key, key)]
         with unittest.mock.patch("torch.ops.aten._flash_attention_backward", return_value=gradients) as called:
             results = _batched._backward(
-                query, query, key, key, query, torch.zeros(2, 4, 7), True, None, None, None, "bottom-right"
+                query, query, key, key, query, torch.zeros(2, 4, 7), None, None, True, None, None, None, "bottom-right"
             )
         self.assertEqual([result.shape for result in results], [query.shape, key.shape, key.shape])
         self.assertEqual([tuple(tensor.shape) for tensor in called.call_args.args[1:4]], [(2, 7, 4, 64), *[(2, 12, 2, 64)] * 2])
@@ -197,7 +192,7 @@ class Operators(unittest.TestCase):
         torch.library.opcheck(torch.ops.fa512.attention_backward.default, (out, *tensors, out, lse))
         tensors = packed()
         out, lse = torch.ops.fa512.attention_varlen_with_lse(*tensors, lengths(), 7)
-        arguments = (out, *tensors, out, lse, lengths(), None, 7, None)
+        arguments = (out, *tensors, out, lse, lengths(), None, None, 7, None)
         torch.library.opcheck(torch.ops.fa512.attention_varlen_backward.default, arguments)
 
     def test_fakes_refuse_what_the_kernels_do(self):

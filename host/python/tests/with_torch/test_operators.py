@@ -47,9 +47,9 @@ class Operators(unittest.TestCase):
                     torch.library.opcheck(torch.ops.fa512.attention_with_lse.default, (*tensors, True, 0.1, None, 2))
         tensors = inputs()
         out, lse = torch.ops.fa512.attention_with_lse(*tensors)
-        torch.library.opcheck(torch.ops.fa512.attention_backward.default, (out, *tensors, out, lse, False, None))
+        torch.library.opcheck(torch.ops.fa512.attention_backward.default, (out, *tensors, out, lse, None, None, False, None))
         out, lse = torch.ops.fa512.attention_with_lse(*tensors, window_left=3)
-        torch.library.opcheck(torch.ops.fa512.attention_backward.default, (out, *tensors, out, lse, False, None, 3))
+        torch.library.opcheck(torch.ops.fa512.attention_backward.default, (out, *tensors, out, lse, None, None, False, None, 3))
 
     def test_results_of_each_function(self):
         tensors = inputs()
@@ -121,7 +121,7 @@ class Operators(unittest.TestCase):
         x = torch.zeros(2, 3, 10, 64, dtype=torch.float16)
         gradients = (x.transpose(1, 2),) * 3
         with unittest.mock.patch("torch.ops.aten._flash_attention_backward", return_value=gradients) as called:
-            results = _batched._backward(x, x, x, x, x, torch.zeros(2, 3, 10), True, 0.2, 4, 0)
+            results = _batched._backward(x, x, x, x, x, torch.zeros(2, 3, 10), None, None, True, 0.2, 4, 0)
         self.assertEqual([result.shape for result in results], [x.shape] * 3)
         self.assertEqual([tuple(tensor.shape) for tensor in called.call_args.args[:5]], [(2, 10, 3, 64)] * 5)
         self.assertEqual(called.call_args.args[6:12], (None, None, 10, 10, 0.0, True))

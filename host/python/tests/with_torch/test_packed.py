@@ -63,7 +63,7 @@ class Operators(unittest.TestCase):
                 torch.library.opcheck(torch.ops.fa512.attention_varlen.default, (*arguments[:5], False, None, 2, 1))
         tensors = inputs()
         out, lse = torch.ops.fa512.attention_varlen_with_lse(*tensors, lengths(), 7)
-        arguments = (out, *tensors, out, lse, lengths(), None, 7, None, False, None)
+        arguments = (out, *tensors, out, lse, lengths(), None, None, 7, None, False, None)
         torch.library.opcheck(torch.ops.fa512.attention_varlen_backward.default, arguments)
 
     def test_results_of_each_function(self):
@@ -114,7 +114,7 @@ class Operators(unittest.TestCase):
         """On a GPU; here only what it is asked for."""
         x, one = torch.zeros(11, 2, 64, dtype=torch.float16), lengths()
         with unittest.mock.patch("torch.ops.aten._flash_attention_backward") as called:
-            _packed.backward(x, x, x, x, x, torch.zeros(2, 11), one, None, 7, None, False, None, 4, None)
+            _packed.gradients(x, x, x, x, x, torch.zeros(2, 11), one, None, None, 7, None, False, None, 4, None)
         self.assertEqual(called.call_args.args[8:12], (7, 7, 0.0, False))
         self.assertEqual(called.call_args.kwargs, {"scale": None, "window_size_left": 4, "window_size_right": None})
 

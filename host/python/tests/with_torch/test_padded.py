@@ -64,7 +64,7 @@ class Operators(unittest.TestCase):
                     torch.library.opcheck(operator.default, arguments)
         tensors, lengths = inputs(), used()
         out, lse = torch.ops.fa512.attention_padded_with_lse(*tensors, *lengths.values(), *options)
-        arguments = (out, *tensors, out, lse, *lengths.values(), *options[:4])
+        arguments = (out, *tensors, out, lse, *lengths.values(), None, *options)
         torch.library.opcheck(torch.ops.fa512.attention_padded_backward.default, arguments)
 
     def test_results_at_both_corners(self):
@@ -202,13 +202,14 @@ class Gradients(unittest.TestCase):
             self.assertFalse([tensor for tensor in kept if tensor.is_inference()])
             self.assertIs(_padded._kept_base(*arguments), kept)
 
-    def test_what_pytorch_has_no_gradient_of_is_an_error(self):
+    def test_what_pytorch_has_no_gradient_of_is_computed_here(self):
         tensors = inputs(requires_grad=True)
-        for limits in ({"causal": True}, {"window": (3, None)}):
-            with self.assertRaisesRegex(ValueError, 'a limit aligned "top-left"; PyTorch\'s backward'):
-                fa512.torch.attention_padded(*tensors, **used(), **limits)
-        with self.assertRaisesRegex(ValueError, "a gradient is required with softcap"):
-            fa512.torch.attention_padded(*tensors, **used(), softcap=5.0)
+        for options in ({"causal": True}, {"window": (3, None)}, {"softcap": 5.0}):
+            cpu.calls()
+            out = fa512.torch.attention_padded(*tensors, **used(), **options)
+            gradients = torch.autograd.grad(out.float().square().sum(), tensors)
+            self.assertEqual(cpu.calls()[1:], ["attention_padded_backward", "native_varlen_backward"])
+            self.assertTrue(all(gradient.isfinite().all() for gradient in gradients))
         # Of as many keys as queries both corners are one.
         x = tensors[0]
         fa512.torch.attention_padded(x, x, x, causal=True).float().sum().backward()

@@ -71,12 +71,11 @@ class Attention(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "a gradient is required with bias"):
             self.called(position_bias=bias)
 
-    def test_a_gradient_with_a_softcap_is_an_error(self):
+    def test_a_gradient_with_a_softcap_is_computed_here(self):
         tensors = [tensor.requires_grad_() for tensor in self.tensors]
-        with self.assertRaisesRegex(ValueError, "softcap is given, which neither fa512 nor scaled_dot_product_attention"):
-            self.called(strict=False, tensors=tensors, softcap=0.5)
-        with self.assertRaisesRegex(ValueError, "a gradient is required with softcap"):
-            self.called(tensors=tensors, softcap=0.5)
+        for strict in (False, True):
+            self.called(strict=strict, tensors=tensors, softcap=0.5).float().sum().backward()
+        self.assertEqual(cpu.calls(), ["attention_with_lse", "attention_backward"] * 2)
 
 
 class Models(unittest.TestCase):

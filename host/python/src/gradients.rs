@@ -1,0 +1,70 @@
+//! The tensors of a backward call.
+
+use attention::{Addresses, BackwardAddresses, Gradient, GradientViews, Problem};
+use pyo3::prelude::*;
+
+use crate::array::Array;
+use crate::call::{require_like, require_writable};
+use crate::error::of_refusal;
+use crate::form::Form;
+
+/// The tensor arguments of a backward call beside those of the forward call, of which O and LSE are inputs.
+#[derive(Clone, Copy)]
+pub struct GradientTensors<'a, 'py> {
+    /// dO.
+    pub grad: &'a Bound<'py, PyAny>,
+    /// Receives dQ.
+    pub dq: &'a Bound<'py, PyAny>,
+    /// Receives dK.
+    pub dk: &'a Bound<'py, PyAny>,
+    /// Receives dV.
+    pub dv: &'a Bound<'py, PyAny>,
+}
+
+/// The same as they were read.
+pub struct Gradients {
+    d_o: Array,
+    dq: Array,
+    dk: Array,
+    dv: Array,
+    views: GradientViews,
+}
+
+impl<'py> GradientTensors<'_, 'py> {
+    /// Reads the tensors, which must be like O, Q, K and V.
+    pub fn read(
+        &self,
+        mut read: impl FnMut(&Bound<'py, PyAny>, &str) -> PyResult<Array>,
+        [o, q, k, v]: [&Array; 4],
+        form: Form<'_, '_>,
+    ) -> PyResult<Gradients> {
+        let mut like = |object, name, other, other_name| {
+            let array = read(object, name)?;
+            require_like(&array, name, other, other_name)?;
+            require_writable(&array, name, name != "grad")?;
+            let view = form.view(&array, name)?;
+            Ok::<_, PyErr>((array, view))
+        };
+        let (d_o, of_d_o) = like(self.grad, "grad", o, "out")?;
+        let (dq, of_dq) = like(self.dq, "dq", q, "q")?;
+        let (dk, of_dk) = like(self.dk, "dk", k, "k")?;
+        let (dv, of_dv) = like(self.dv, "dv", v, "v")?;
+        let views = GradientViews { d_o: of_d_o, dq: of_dq, dk: of_dk, dv: of_dv };
+        Ok(Gradients { d_o, dq, dk, dv, views })
+    }
+}
+
+impl Gradients {
+    /// The gradient of `problem`, and the addresses of its tensors, given those of the forward pass.
+    pub fn of(&self, problem: Problem, forward: Addresses) -> PyResult<(Gradient, BackwardAddresses)> {
+        let Self { d_o, dq, dk, dv, views } = self;
+        let gradient = Gradient::with(problem, *views).map_err(of_refusal)?;
+        let [d_o, dq, dk, dv] = [d_o, dq, dk, dv].map(|array| array.address);
+        Ok((gradient, BackwardAddresses { forward, d_o, dq, dk, dv }))
+    }
+
+    /// The arrays.
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        [&self.d_o, &self.dq, &self.dk, &self.dv].into_iter()
+    }
+}
