@@ -1,10 +1,15 @@
-//! Embeds the kernels' PTX into the library, one zlib stream per entry.
+//! Embeds the kernels' PTX into the library, compressed.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "build/merge.rs"]
+mod merge;
+#[path = "src/merged.rs"]
+mod merged;
 #[path = "build/package.rs"]
 mod package;
 #[path = "build/split.rs"]
@@ -20,6 +25,7 @@ const PTX_FILES: [&str; 3] = ["sm_90a.ptx", "sm_80.ptx", "backward_sm_80.ptx"];
 fn main() {
     println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/merged.rs");
     let out = PathBuf::from(variable("OUT_DIR"));
     if env::var_os("CARGO_FEATURE_KERNELS").is_none() {
         fs::write(out.join("embedded.rs"), "&[]").expect("OUT_DIR is written to");
@@ -98,17 +104,19 @@ fn lines() -> Result<split::Lines, String> {
 
 /// Source text of a slice of `Embedded`, with an element per kernel in `folder`.
 fn table(folder: &Path) -> Result<String, String> {
-    let mut table = "&[\n".to_owned();
+    let (mut streams, mut table) = (BTreeSet::new(), String::new());
     for kernel in package::read(folder)? {
         let file = folder.join(kernel.file());
-        let package::Indexed { name, ptx_version, target, text_bytes, parameter_bytes } = kernel;
+        let package::Indexed { name, stream, side, ptx_version, target, merged_bytes, text_bytes, parameter_bytes } =
+            kernel;
         writeln!(
             table,
-            "Embedded {{ entry: {name:?}, ptx_version: {ptx_version:?}, target: {target:?}, text_bytes: {text_bytes}, \
-             parameter_bytes: &{parameter_bytes:?}, zlib: include_bytes!({file:?}) }},"
+            "Embedded {{ entry: {name:?}, ptx_version: {ptx_version:?}, target: {target:?}, side: Side::{side:?}, \
+             merged_bytes: {merged_bytes}, text_bytes: {text_bytes}, parameter_bytes: &{parameter_bytes:?}, zlib: {stream} }},"
         )
         .expect("a String takes everything");
+        streams.insert(format!("static {stream}: &[u8] = include_bytes!({file:?});\n"));
     }
-    table.push(']');
-    Ok(table)
+    let streams: String = streams.into_iter().collect();
+    Ok(format!("{{\n{streams}&[\n{table}]\n}}"))
 }

@@ -1,5 +1,11 @@
 //! The library's own way from a PTX folder to compressed kernels, which its build script goes, too.
 
+/// Two texts in one.
+#[path = "../../host/fa512/build/merge.rs"]
+mod merge;
+/// One of two merged texts.
+#[path = "../../host/fa512/src/merged.rs"]
+mod merged;
 /// A folder of compressed kernels.
 #[path = "../../host/fa512/build/package.rs"]
 #[allow(dead_code, reason = "only the build script reads what is written here")]

@@ -17,7 +17,7 @@ use crate::zigbuild::Zigbuild;
 /// What builds the wheel.
 const MATURIN: &str = "maturin==1.16.0";
 /// Most bytes of a wheel that is shipped.
-const MOST_BYTES: u64 = 9_000_000;
+const MOST_BYTES: u64 = 8_000_000;
 
 /// How the native half is linked.
 pub enum Linker<'a> {

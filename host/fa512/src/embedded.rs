@@ -3,8 +3,9 @@
 use std::ffi::CString;
 
 use crate::error::Error;
+use crate::merged::{Side, part};
 
-/// The compressed PTX of one entry.
+/// The PTX of one entry, compressed with that of another.
 pub struct Embedded {
     /// Name of the `.entry`.
     pub entry: &'static str,
@@ -12,12 +13,15 @@ pub struct Embedded {
     pub ptx_version: &'static str,
     /// `.target`, such as `sm_90a`.
     pub target: &'static str,
+    side: Side,
+    merged_bytes: usize,
     text_bytes: usize,
     parameter_bytes: &'static [usize],
     zlib: &'static [u8],
 }
 
 /// The embedded kernels; empty if the library was built without PTX.
+#[allow(non_upper_case_globals, reason = "streams are called as the entries in them")]
 pub static KERNELS: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 impl Embedded {
@@ -41,8 +45,12 @@ impl Embedded {
     /// When it is damaged.
     pub fn ptx(&self) -> Result<CString, Error> {
         let damaged = |why: String| Error::OtherKernel { entry: self.entry, why };
-        let text = miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(self.zlib, self.text_bytes);
-        CString::new(text.map_err(|error| damaged(error.to_string()))?).map_err(|error| damaged(error.to_string()))
+        let merged = miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(self.zlib, self.merged_bytes);
+        let text = part(&merged.map_err(|error| damaged(error.to_string()))?, self.side);
+        if text.len() != self.text_bytes {
+            return Err(damaged(format!("it has {} bytes, not {}", text.len(), self.text_bytes)));
+        }
+        CString::new(text).map_err(|error| damaged(error.to_string()))
     }
 }
 
@@ -58,11 +66,41 @@ mod tests {
         for kernel in KERNELS {
             let ptx = kernel.ptx().unwrap();
             let text = ptx.to_str().unwrap();
-            assert_eq!(text.len(), kernel.text_bytes, "{}", kernel.entry);
             assert_eq!(text.matches(".entry").count(), 1, "{}", kernel.entry);
             assert!(text.contains(&format!(".entry {}(", kernel.entry)), "{}", kernel.entry);
             assert!(text.starts_with(&format!(".version {}\n.target {}\n", kernel.ptx_version, kernel.target)));
         }
+    }
+
+    /// What is said of a kernel with these bytes, compressed, of which the first entry has 4.
+    fn refusal(merged: &[u8], merged_bytes: usize, damage: impl Fn(&mut Vec<u8>)) -> Option<String> {
+        let mut zlib = miniz_oxide::deflate::compress_to_vec_zlib(merged, 9);
+        damage(&mut zlib);
+        let kernel = Embedded {
+            entry: "fa512_one",
+            ptx_version: "8.0",
+            target: "sm_80",
+            side: Side::First,
+            merged_bytes,
+            text_bytes: 4,
+            parameter_bytes: &[],
+            zlib: zlib.leak(),
+        };
+        kernel.ptx().err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_damaged_kernel_is_refused() {
+        let merged = b"a\n-b\n+c\n";
+        assert_eq!(refusal(merged, merged.len(), |_| {}), None);
+        for length in 0..miniz_oxide::deflate::compress_to_vec_zlib(merged, 9).len() {
+            assert!(refusal(merged, merged.len(), |zlib| zlib.truncate(length)).is_some(), "of {length} bytes");
+            assert!(refusal(merged, merged.len(), |zlib| zlib[length] ^= 1).is_some(), "byte {length}");
+        }
+        assert!(refusal(merged, merged.len() - 1, |_| {}).is_some(), "longer than the index says");
+        let shorter = refusal(b"a\n+b\n", 8, |_| {}).expect("it is short");
+        assert!(shorter.contains("it has 2 bytes, not 4"), "{shorter}");
+        assert!(refusal(b"a\n\0\n", 8, |_| {}).is_some(), "a NUL within");
     }
 
     #[test]

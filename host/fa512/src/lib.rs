@@ -21,6 +21,7 @@ mod gpu;
 mod kernels;
 mod library;
 mod memory;
+mod merged;
 mod module;
 mod plan;
 mod recent;

@@ -1,5 +1,9 @@
 //! How `build.rs` takes PTX apart, and how it packs the parts.
 
+#[path = "../build/merge.rs"]
+mod merge;
+#[path = "../src/merged.rs"]
+mod merged;
 #[path = "../build/package.rs"]
 mod package;
 #[path = "../build/split.rs"]
@@ -93,16 +97,42 @@ fn a_module_that_ends_early_is_refused() {
 #[test]
 fn a_package_is_read_as_it_was_written() {
     let folder = std::env::temp_dir().join(format!("fa512-package-{}", std::process::id()));
-    let entries = split(&[HEAD, &entry("one", BODY), &entry("two", "\tret;\n")].concat()).unwrap();
+    let names = ["fa512_one_any", "fa512_two", "fa512_one_bf16_any", "fa512_bf16_alone"];
+    let body = |name: &str| if name.contains("bf16") { BODY.replace(".u32", ".b16") } else { BODY.to_owned() };
+    let texts: Vec<String> = names.iter().map(|name| entry(name, &body(name))).collect();
+    let entries = split(&[HEAD, &texts.concat()].concat()).unwrap();
     package::write(&folder, &entries).unwrap();
     let index = package::read(&folder).unwrap();
-    assert_eq!(index.len(), 2);
-    for (indexed, entry) in index.iter().zip(&entries) {
-        assert_eq!((&indexed.name, &indexed.parameter_bytes), (&entry.name, &entry.parameter_bytes));
+    assert_eq!(index.len(), names.len());
+    for entry in &entries {
+        let indexed = index.iter().find(|indexed| indexed.name == entry.name).unwrap();
+        assert_eq!(indexed.parameter_bytes, entry.parameter_bytes);
         let zlib = std::fs::read(folder.join(indexed.file())).unwrap();
-        assert_eq!(miniz_oxide::inflate::decompress_to_vec_zlib(&zlib).unwrap(), entry.text.as_bytes());
+        let merged = miniz_oxide::inflate::decompress_to_vec_zlib(&zlib).unwrap();
+        let part = merged::part(&merged, indexed.side);
+        assert_eq!((merged.len(), part.len()), (indexed.merged_bytes, indexed.text_bytes));
+        assert_eq!(part, entry.text.as_bytes(), "{}", entry.name);
     }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 4, "a stream of two entries, two of one, the index");
     std::fs::write(folder.join(package::INDEX), "something else\n").unwrap();
-    assert!(package::read(&folder).unwrap_err().contains("its first line is not `fa512 kernels, format 1"));
+    assert!(package::read(&folder).unwrap_err().contains("its first line is not `fa512 kernels, format 2"));
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn merged_texts_come_apart_again() {
+    let texts = ["", "a\n", "\n", "a 1\nb 1\nc 1\n", "b 1\nc 2\n", "x\na 2\nb 1\ny\nz\nc 1\n", "c 1\nb 1\na 1\n"];
+    let long: String = (0..50).map(|line| format!("{line} {line}\n")).collect();
+    let texts: Vec<&str> = texts.into_iter().chain([long.as_str(), &long[90..]]).collect();
+    for first in &texts {
+        for second in &texts {
+            let merged = merge::merge(first, second).unwrap();
+            assert_eq!(merged::part(merged.as_bytes(), merged::Side::First), first.as_bytes());
+            assert_eq!(merged::part(merged.as_bytes(), merged::Side::Second), second.as_bytes());
+        }
+    }
+    assert_eq!(merge::merge("a 1\nb\nc 1\n", "a 2\nx\nb\nc 1\n").unwrap(), "-a 1\n+a 2\n+x\nb\nc 1\n");
+    for unfit in ["-a\n", "a\n+\n", "a"] {
+        assert!(merge::merge(unfit, unfit).is_err(), "{unfit}");
+    }
 }
