@@ -58,9 +58,10 @@ impl Venv {
         Ok(Self(folder))
     }
 
-    /// Installs packages, by name or from a wheel.
+    /// Installs packages, by name or from a wheel. What is never imported, most of PyTorch, is not compiled to bytecode.
     pub fn install<T: AsRef<std::ffi::OsStr>>(&self, packages: &[T]) -> Result<()> {
-        let arguments = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"];
+        let arguments =
+            ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--no-compile"];
         process::run(self.python().args(arguments).args(packages))
     }
 

@@ -113,6 +113,8 @@ fn run_tests(workspace: &Workspace, libraries: &Path, venv: &Venv, folder: &str,
     let of_process = |first: usize| {
         let mut tests = venv.python();
         tests.current_dir(&folder).env("FA512_SIMULATED_DRIVER", &driver).args(["-m", "unittest"]);
+        // What is imported is compiled once, for all processes.
+        tests.env_remove("PYTHONDONTWRITEBYTECODE");
         // Several processes of as many threads as there are cores would wait for each other.
         tests.env("OMP_NUM_THREADS", (cores::count() / processes).max(1).to_string());
         process::run(tests.args(modules.iter().skip(first).step_by(processes)))
