@@ -37,23 +37,33 @@ impl Arguments {
         let cargo = |arguments: &[&str]| {
             let mut cargo = Command::new(environment.cargo());
             cargo.current_dir(workspace.root()).args(arguments);
+            // It does not wait for a core of its own: the device half's compilers hold theirs for minutes.
+            cores::share_with(&mut cargo);
             cargo
         };
         let clippy = ["clippy", "--workspace", "--all-targets", "--release", "--", "--deny", "warnings"];
         let doc = ["doc", "--workspace", "--no-deps", "--document-private-items", "--release"];
-        let checks: [(&str, Check<'_>); 10] = [
-            ("formatting", Box::new(|| process::run(&mut cargo(&["fmt", "--all", "--check"])))),
+        let of_device: Vec<(&str, Check<'_>)> = vec![
             ("ptxas", Box::new(|| check_resources(&folder.manifest))),
             ("ptxas for GPUs with the same instructions", Box::new(|| check_same_instructions(&ptxas, &folder))),
             ("loops over registers", Box::new(|| ptx::check_loops(environment, workspace))),
             ("device half", Box::new(|| lint_device_half(environment, workspace, &folder))),
+        ];
+        let of_host: Vec<(&str, Check<'_>)> = vec![
+            ("formatting", Box::new(|| process::run(&mut cargo(&["fmt", "--all", "--check"])))),
             ("clippy", Box::new(|| process::run(&mut cargo(&clippy)))),
             ("documentation", Box::new(|| process::run(cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")))),
             ("the packed library", Box::new(|| check_packages(environment, workspace))),
             ("the Python package", Box::new(|| check_python(environment, workspace))),
             ("tests", Box::new(|| test::run_tests(environment, workspace, &[]))),
         ];
-        let failed: Vec<&str> = checks.into_iter().filter_map(|(name, check)| fails(name, check)).collect();
+        // Beside each other, since each leaves a core idle for a while.
+        let failed = thread::scope(|scope| {
+            let beside = scope.spawn(|| failures(of_device));
+            let mut failed = failures(of_host);
+            failed.extend(beside.join().unwrap_or_else(|_| vec!["a check of the device half panicked"]));
+            failed
+        });
         if !failed.is_empty() {
             bail!("failed: {}", failed.join(", "));
         }
@@ -62,7 +72,12 @@ impl Arguments {
     }
 }
 
-type Check<'a> = Box<dyn FnOnce() -> Result<()> + 'a>;
+type Check<'a> = Box<dyn FnOnce() -> Result<()> + Send + 'a>;
+
+/// Runs checks one after the other; the names of those that fail come back.
+fn failures<'a>(checks: Vec<(&'a str, Check<'_>)>) -> Vec<&'a str> {
+    checks.into_iter().filter_map(|(name, check)| fails(name, check)).collect()
+}
 
 /// Runs one check; the name comes back when it fails.
 fn fails<'a>(name: &'a str, check: Check<'_>) -> Option<&'a str> {
