@@ -227,7 +227,7 @@ pub fn use_shared_libraries(command: &mut Command, folder: Option<&Path>) {
 }
 
 /// The library folder of a Debian package tree unpacked somewhere else than in `/`.
-fn unpacked_shared_libraries(rustc: &Path) -> Option<PathBuf> {
+pub fn unpacked_shared_libraries(rustc: &Path) -> Option<PathBuf> {
     let prefix = installed_prefix(rustc);
     if prefix == Path::new("/usr") {
         return None;

@@ -18,6 +18,7 @@ mod files;
 mod instruction_mix;
 mod kernels;
 mod nvcc;
+mod oldest_rust;
 mod output;
 mod outside;
 mod planted;

@@ -4,19 +4,18 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use flate2::read::GzDecoder;
 
 use crate::environment::{Environment, Workspace};
 use crate::files;
 use crate::process;
 use crate::progress::Step;
+use crate::provision;
 
 /// The published crates, each after its dependencies.
 pub const CRATES: [&str; 2] = ["fa512-contract", "fa512"];
 
-/// The oldest Rust that the library builds with.
-const OLDEST_RUST: &str = "1.85.0";
 /// Maximum number of crates that a program gets with the library, including itself.
 const MOST_CRATES: usize = 5;
 
@@ -36,8 +35,12 @@ fn main() {
 }
 "#;
 
-/// Builds a program with the crates in `packages`, with the oldest Rust if rustup has it, and runs it.
+/// The page that says how a program gets the packages, from the root of the workspace.
+const PAGE: &str = "docs/use/rust.md";
+
+/// Builds a program with the crates in `packages`, as the page says and with the oldest Rust, and runs it.
 pub fn check(environment: &Environment, workspace: &Workspace, packages: &[PathBuf]) -> Result<()> {
+    let oldest = provision::oldest_rust(environment, workspace)?;
     let step = Step::begin("building a program outside the workspace");
     let folder = workspace.root().join("target/outside");
     files::remove(&folder)?;
@@ -45,16 +48,10 @@ pub fn check(environment: &Environment, workspace: &Workspace, packages: &[PathB
         unpack(file, &folder)?;
     }
     let program = folder.join("program");
-    write_program(&program)?;
-    let oldest = has_toolchain(OLDEST_RUST);
-    if !oldest {
-        eprintln!(
-            "xtask: warning: rustup has no Rust {OLDEST_RUST}; only lints say whether the library builds with it"
-        );
-    }
+    write_program(workspace, &program)?;
     let cargo = |arguments: &[&str]| {
-        let mut cargo = if oldest { rustup_cargo() } else { Command::new(environment.cargo()) };
-        cargo.current_dir(&program).args(arguments);
+        let mut cargo = Command::new(environment.cargo());
+        oldest.compile_with(cargo.current_dir(&program).args(arguments));
         cargo
     };
     let crates = process::capture(&mut cargo(&["tree", "--edges", "normal,build", "--prefix", "none", "--no-dedupe"]))?;
@@ -72,40 +69,49 @@ pub fn check(environment: &Environment, workspace: &Workspace, packages: &[PathB
     Ok(())
 }
 
-fn has_toolchain(version: &str) -> bool {
-    let listed = process::capture(Command::new("rustup").args(["toolchain", "list"]));
-    listed.is_ok_and(|listed| listed.lines().any(|line| line.starts_with(version)))
-}
-
-fn rustup_cargo() -> Command {
-    let mut cargo = Command::new("rustup");
-    cargo.args(["run", OLDEST_RUST, "cargo"]);
-    // Those of the cargo that runs this program.
-    for variable in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTDOC"] {
-        cargo.env_remove(variable);
-    }
-    cargo
-}
-
-fn unpack(file: &Path, folder: &Path) -> Result<()> {
+/// Unpacks the compressed archive `file` in `folder`.
+pub fn unpack(file: &Path, folder: &Path) -> Result<()> {
     let context = || format!("could not unpack {}", file.display());
     let packed = GzDecoder::new(File::open(file).with_context(context)?);
     tar::Archive::new(packed).unpack(folder).with_context(context)
 }
 
-/// A crate in a workspace of its own, with packages that are not published yet patched in.
-fn write_program(folder: &Path) -> Result<()> {
-    let version = env!("CARGO_PKG_VERSION");
-    let mut manifest = format!(
-        "[package]\nname = \"program\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n[dependencies]\nfa512 = \"{version}\"\n\n\
-         [workspace]\n\n[patch.crates-io]\n"
-    );
-    for name in CRATES {
-        manifest.push_str(&format!("{name} = {{ path = \"../{name}-{version}\" }}\n"));
-    }
+/// A crate in a workspace of its own that depends on the packages as the page says.
+fn write_program(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let page = fs::read_to_string(workspace.root().join(PAGE)).with_context(|| format!("could not read {PAGE}"))?;
+    let dependencies = documented_dependencies(&page)?;
+    let package = "[package]\nname = \"program\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n[workspace]\n\n";
     let kernels = contract::variants::VARIANTS.len();
     fs::create_dir_all(folder.join("src"))?;
-    fs::write(folder.join("Cargo.toml"), manifest)?;
+    fs::write(folder.join("Cargo.toml"), format!("{package}{dependencies}"))?;
     fs::write(folder.join("src/main.rs"), format!("{PROGRAM}\nconst KERNELS: usize = {kernels};\n"))?;
     Ok(())
+}
+
+/// The lines of a manifest that `page` shows for unpacked packages, which must name each of them with this version.
+fn documented_dependencies(page: &str) -> Result<&str> {
+    let blocks = page.split("```toml\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0));
+    let block = blocks.into_iter().find(|block| block.contains("[patch.crates-io]"));
+    let block = block.with_context(|| format!("{PAGE} does not show how a program depends on unpacked packages"))?;
+    for name in CRATES {
+        let folder = format!("../{name}-{}\"", env!("CARGO_PKG_VERSION"));
+        ensure!(block.contains(&folder), "{PAGE} does not name {folder}, which is packed");
+    }
+    Ok(block)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{PAGE, documented_dependencies};
+
+    #[test]
+    fn the_page_names_every_package_with_its_version() {
+        let page = fs::read_to_string(doc_lint::workspace_root().join(PAGE)).unwrap();
+        let found = documented_dependencies(&page).unwrap();
+        assert!(found.starts_with("[dependencies]\n"), "{found}");
+        let other = page.replace("fa512-contract-", "contract-");
+        assert!(documented_dependencies(&other).unwrap_err().to_string().contains("../fa512-contract-"));
+    }
 }

@@ -25,8 +25,8 @@ use crate::zigbuild::Zigbuild;
 /// Packs the library: the crates for publication, with PTX inside, the Python wheel, an archive of the C interface, and the wheel
 /// of ptx-sim.
 ///
-/// To check the crates, a program outside the workspace is built with them and run, by Rust 1.85 if rustup has it. The C library and
-/// the wheel are linked with zig for glibc 2.31 and later.
+/// To check the crates, a program outside the workspace is built with them by Rust 1.85 and run. The C library and the wheel are linked
+/// with zig for glibc 2.31 and later.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Folder for the packages [default: target/packages]

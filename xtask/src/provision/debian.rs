@@ -18,6 +18,13 @@ use crate::progress::{DownloadMeter, Step};
 /// Compiler, library source and linter; the rest follows from their dependencies.
 const COMPILER_PACKAGES: [&str; 3] = ["rustc-web", "rust-web-src", "rust-web-clippy"];
 
+/// Rust 1.85.0, by name and version: Debian 12 also has a later one.
+pub const OLDEST_RUST_PACKAGES: [&str; 3] = [
+    "rustc-web=1.85.0+dfsg3-1~deb12u3",
+    "libstd-rust-web-dev=1.85.0+dfsg3-1~deb12u3",
+    "libstd-rust-web-1.85=1.85.0+dfsg3-1~deb12u3",
+];
+
 /// Dependencies of the compiler that only linking needs; PTX is not linked.
 const LINKING_PACKAGES: [&str; 4] = ["gcc", "binutils", "libc6-dev", "libc-dev"];
 
@@ -88,6 +95,11 @@ impl PackageFile {
         self.file.split('_').nth(1).unwrap_or_default()
     }
 
+    /// As apt takes it: `name=version`.
+    fn pinned(&self) -> String {
+        format!("{}={}", self.name(), self.version().replace("%3a", ":"))
+    }
+
     /// Whether `folder` holds the whole, right file.
     fn is_in(&self, folder: &Path) -> bool {
         let path = folder.join(&self.file);
@@ -111,7 +123,7 @@ pub fn unpack_rustc(environment: &Environment, folder: &ToolchainFolder, destina
     Ok(())
 }
 
-/// Unpacks `roots` and the dependencies this machine lacks into `destination`.
+/// Unpacks `roots`, each a name or `name=version`, and the dependencies this machine lacks into `destination`.
 pub fn unpack_packages(
     environment: &Environment,
     folder: &ToolchainFolder,
@@ -196,7 +208,8 @@ impl Apt<'_> {
         while !new.is_empty() {
             let listing = capture(self.command(&self.tools.apt_cache).arg("depends").args(&new))?;
             needed.extend(new);
-            new = missing_dependencies(&listing, &skipped).into_iter().filter(|name| !needed.contains(name)).collect();
+            let is_needed = |name: &String| needed.iter().any(|one| one.split('=').next() == Some(name.as_str()));
+            new = missing_dependencies(&listing, &skipped).into_iter().filter(|name| !is_needed(name)).collect();
         }
         let listing = capture(self.command(&self.tools.apt_get).args(["download", "--print-uris"]).args(&needed))?;
         let packages: Vec<PackageFile> = listing.lines().filter_map(parse_uri).collect();
@@ -216,7 +229,7 @@ impl Apt<'_> {
         let size = missing.iter().map(|package| package.size).sum();
         let step = Step::begin(format!("downloading {} packages, {} MB", missing.len(), size / 1_000_000 + 1));
         let meter = DownloadMeter::watch(paths, size);
-        let names = missing.iter().map(|package| package.name());
+        let names = missing.iter().map(|package| package.pinned());
         let downloaded =
             capture(self.command(&self.tools.apt_get).current_dir(folder).args(["-q", "download"]).args(names));
         drop(meter);
@@ -321,6 +334,7 @@ mod tests {
         let line = "'http://mirror/pool/l/libllvm22_22.1.8-1%7edeb12u1_amd64.deb' libllvm22_1%3a22.1.8_amd64.deb 29378692 SHA256:729ec3";
         let expected =
             PackageFile { file: "libllvm22_1%3a22.1.8_amd64.deb".into(), size: 29378692, sha256: "729ec3".into() };
+        assert_eq!(expected.pinned(), "libllvm22=1:22.1.8");
         assert_eq!(parse_uri(line), Some(expected));
         assert_eq!(parse_uri("W: some warning"), None);
         assert_eq!(parse_uri("'uri' file 12 MD5Sum:00"), None, "a file that cannot be verified is not taken");

@@ -20,6 +20,7 @@ use crate::device_compiler::{self, DeviceCompiler, NotFound, Origin, PROVISIONED
 use crate::environment::{Environment, Workspace};
 use crate::files;
 use crate::nvcc::Nvcc;
+use crate::oldest_rust::{self, OldestRust};
 use crate::ptxas::Ptxas;
 use crate::zigbuild::{self, Zigbuild};
 pub use device_library::device_library;
@@ -67,6 +68,30 @@ pub fn compiler_command(environment: &Environment) -> &'static str {
     } else {
         "rustup toolchain install nightly --component rust-src"
     }
+}
+
+/// The oldest Rust that the library builds with; provisioned from Debian packages when this machine has none.
+pub fn oldest_rust(environment: &Environment, workspace: &Workspace) -> Result<OldestRust> {
+    if let Some(rust) = OldestRust::find(environment, workspace) {
+        return Ok(rust);
+    }
+    let provisioned = ToolchainFolder::lock(workspace).and_then(|folder| {
+        // Another process may have provisioned it while this one waited for the lock.
+        if let Some(rust) = OldestRust::find(environment, workspace) {
+            return Ok(rust);
+        }
+        eprintln!("xtask: no Rust {} on this machine; getting that of Debian 12, about 90 MB", oldest_rust::VERSION);
+        let destination = folder.path.join(oldest_rust::PROVISIONED_FOLDER);
+        debian::unpack_packages(environment, &folder, &debian::OLDEST_RUST_PACKAGES, &destination)?;
+        OldestRust::find(environment, workspace).context("the packages do not hold what they should")
+    });
+    provisioned.with_context(|| {
+        format!(
+            "the library has to build with Rust {0}, which is not in rustup or /usr/bin and could not be brought into \
+             .toolchain; this would help: `rustup toolchain install {0} --profile minimal`",
+            oldest_rust::VERSION
+        )
+    })
 }
 
 /// The ptxas of this machine; provisioned from NVIDIA's Python wheel when there is none.

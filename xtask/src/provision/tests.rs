@@ -108,7 +108,7 @@ fn an_interrupted_download_leaves_no_compiler_and_is_resumed() {
     machine.provision().unwrap();
     assert_eq!(
         machine.downloads(),
-        ["libstd-rust-web-dev rust-web-clippy rust-web-src rustc-web", "rustc-web"],
+        ["libstd-rust-web-dev=1.96.0 rust-web-clippy=1.96.0 rust-web-src=1.96.0 rustc-web=1.96.0", "rustc-web=1.96.0"],
         "what had arrived whole must not be fetched again"
     );
 }
@@ -179,6 +179,31 @@ fn the_advice_fits_the_system() {
     assert_eq!(advice(), "sudo apt-get install rustc-web rust-web-src");
     machine.mark("rustup");
     assert_eq!(advice(), "rustup toolchain install nightly --component rust-src");
+}
+
+#[test]
+fn the_oldest_rust_is_provisioned_beside_a_newer_one_and_kept() {
+    let machine = Machine::new();
+    let rustc = format!(
+        "mkdir -p usr/bin; ln -s {} usr/bin/rustc; echo 'rustc 1.85.0 (pretended)' > usr/bin/rustc.version\n",
+        fixture("rustc").display()
+    );
+    machine.add_package("rustc-web_1.85.0+dfsg3-1~deb12u3_amd64.deb", &rustc);
+    machine.add_package("libstd-rust-web-dev_1.85.0+dfsg3-1~deb12u3_amd64.deb", ": the standard library\n");
+    machine.add_package("libstd-rust-web-1.85_1.85.0+dfsg3-1~deb12u3_amd64.deb", ": its shared half\n");
+    for _ in 0..2 {
+        super::oldest_rust(&machine.environment(), &machine.workspace()).unwrap();
+    }
+    assert_eq!(machine.downloads().len(), 1, "the second call must not download anything");
+}
+
+#[test]
+fn without_the_oldest_rust_the_check_fails_and_says_what_would_help() {
+    let machine = Machine::new();
+    fs::remove_file(machine.tools().join("apt-get")).unwrap();
+    let error = format!("{:#}", super::oldest_rust(&machine.environment(), &machine.workspace()).unwrap_err());
+    assert!(error.contains("there is no apt-get"), "{error}");
+    assert!(error.contains("`rustup toolchain install 1.85.0 --profile minimal`"), "{error}");
 }
 
 #[test]

@@ -228,14 +228,12 @@ where
         }
     }
     let smaller = |plan: &Plan<'_>| is_alike(plan) && plan.variant().config.block_m() < tile;
-    if first.variant().scores == Scores::Modified
-        && problem.packing().is_none()
-        && let Some(small) = plans().find(smaller)
-        && let Some(unsuited) = unsuited_scores(&first.variant(), &small.variant(), problem, multiprocessors)
-    {
-        return Some(Choice { plan: small, reason: Reason::UnsuitedScores(unsuited) });
-    }
-    Some(Choice { plan: first, reason: Reason::First(kind) })
+    let may_be_unsuited = first.variant().scores == Scores::Modified && problem.packing().is_none();
+    let unsuited = may_be_unsuited.then(|| plans().find(smaller)).flatten().and_then(|small| {
+        let unsuited = unsuited_scores(&first.variant(), &small.variant(), problem, multiprocessors)?;
+        Some(Choice { plan: small, reason: Reason::UnsuitedScores(unsuited) })
+    });
+    Some(unsuited.unwrap_or(Choice { plan: first, reason: Reason::First(kind) }))
 }
 
 /// Why the tiles of `small` suit `problem`, whose scores are changed, better than those of `large`; `None` if they do not. Measured

@@ -71,10 +71,11 @@ impl ScoreMod {
 
     /// Checks that kernels compute it for a problem of `shape` with this packing.
     pub(super) fn check(&self, shape: Shape, packing: Option<Packing>) -> Result<(), Refusal> {
-        if let Some(softcap) = self.softcap
-            && !(MINIMUM_SOFTCAP..=MAXIMUM_SOFTCAP).contains(&softcap)
-        {
-            return Err(Refusal::SoftcapOutOfRange { softcap });
+        match self.softcap {
+            Some(softcap) if !(MINIMUM_SOFTCAP..=MAXIMUM_SOFTCAP).contains(&softcap) => {
+                return Err(Refusal::SoftcapOutOfRange { softcap });
+            }
+            _ => {}
         }
         if packing.is_some() && self.bias.is_some() {
             return Err(Refusal::PackedBias);
