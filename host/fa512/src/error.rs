@@ -16,8 +16,10 @@ pub enum Error {
     Unsupported {
         /// The GPU.
         gpu: String,
-        /// The reason each kernel was ruled out.
+        /// The reason that rules out the kernel that comes closest.
         why: String,
+        /// The reason for each kernel, which `{:#}` prints.
+        each: String,
     },
     /// The GPU is older than every kernel.
     GpuTooOld {
@@ -190,7 +192,13 @@ impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Refused(refusal) => refusal.fmt(formatter),
-            Error::Unsupported { gpu, why } => write!(formatter, "no kernel computes this on {gpu}: {why}"),
+            Error::Unsupported { gpu, why, each } => {
+                write!(
+                    formatter,
+                    "no kernel computes this on {gpu}: {}",
+                    if formatter.alternate() { each } else { why }
+                )
+            }
             Error::GpuTooOld { gpu, architecture } => {
                 write!(formatter, "{gpu} is sm_{architecture}; the kernels need sm_80 or later")
             }

@@ -14,6 +14,7 @@ use crate::gpu::Gpu;
 /// # Errors
 /// When no kernel computes the problem.
 pub fn choose(problem: &Problem, gpu: &Gpu, workspace: Workspace) -> Result<Choice<'static>, Error> {
-    selection::choose(VARIANTS.iter().copied(), cost::SHIPPED, problem, gpu.facts(), workspace)
-        .map_err(|none| Error::Unsupported { gpu: gpu.name().to_owned(), why: none.to_string() })
+    selection::choose(VARIANTS.iter().copied(), cost::SHIPPED, problem, gpu.facts(), workspace).map_err(|none| {
+        Error::Unsupported { gpu: gpu.name().to_owned(), why: none.to_string(), each: format!("{none:#}") }
+    })
 }

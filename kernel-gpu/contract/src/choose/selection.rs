@@ -82,7 +82,7 @@ pub struct Kind {
     architecture: u32,
 }
 
-/// No variant computes the problem on the GPU. `Display` gives the reason for each.
+/// No variant computes the problem on the GPU. `Display` gives the reason for the variant that comes closest, `{:#}` that for each.
 #[derive(Clone, Debug)]
 pub struct NoVariant<'p, V> {
     variants: V,
@@ -374,15 +374,34 @@ impl fmt::Display for Kind {
     }
 }
 
+/// How many checks of [`Plan::new`] `variant` passes: the refusal of one that passes most says best what would help.
+fn passed_checks(variant: &Variant<'_>, problem: &Problem, gpu: &Gpu<'_>) -> u32 {
+    match (variant.accepts_own_form(problem), variant.check_fits(gpu)) {
+        (false, _) => 0,
+        (true, Err(_)) => 1,
+        (true, Ok(())) => 2,
+    }
+}
+
 impl<'a, V: Iterator<Item = Variant<'a>> + Clone> fmt::Display for NoVariant<'_, V> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "no variant runs this problem on sm_{}:", self.gpu.architecture)?;
-        for variant in self.variants.clone() {
-            if let Err(refusal) = Plan::new(self.problem, variant, &self.gpu) {
-                write!(formatter, "\n  {} {refusal}", variant.entry)?;
-            }
+        let refusal = |variant| Plan::new(self.problem, variant, &self.gpu).err();
+        if formatter.alternate() {
+            let mut refused = self.variants.clone().filter_map(|variant| Some((variant.entry, refusal(variant)?)));
+            return refused.try_for_each(|(entry, why)| write!(formatter, "\n  {entry} {why}"));
         }
-        Ok(())
+        let passed = |variant: &Variant<'_>| passed_checks(variant, self.problem, &self.gpu);
+        // Of several the last, which asks least of the GPU.
+        let closest = self.variants.clone().max_by_key(passed);
+        let Some((entry, why)) = closest.and_then(|variant| Some((variant.entry, refusal(variant)?))) else {
+            return formatter.write_str(" there is none");
+        };
+        write!(formatter, " {entry} {why}")?;
+        match self.variants.clone().count() - 1 {
+            0 => Ok(()),
+            others => write!(formatter, " (and {others} others do not)"),
+        }
     }
 }
 

@@ -304,6 +304,11 @@ impl Variant<'_> {
         }
     }
 
+    /// Whether the variant computes `problem` in the form in which a plan has it.
+    pub(crate) fn accepts_own_form(&self, problem: &Problem) -> bool {
+        self.check_accepts(&self.own_form(problem)).is_ok()
+    }
+
     /// Checks that the variant computes `problem`.
     ///
     /// # Errors

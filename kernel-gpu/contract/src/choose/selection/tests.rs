@@ -314,23 +314,46 @@ fn the_sm_80_kernels_serve_strides_that_no_tensor_map_describes() {
 }
 
 #[test]
-fn a_row_wider_than_every_tile_is_refused_by_all_with_their_columns() {
+fn a_row_wider_than_every_tile_is_refused_with_their_columns() {
     let shape = Shape::new(1, 8, 1024).with_head_dim(72);
     let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
     let refused = choose(variants().into_iter(), &[], &problem, &gpu("NVIDIA L4", 89), Workspace::None);
     let message = refused.expect_err("tiles of 64 columns").to_string();
-    assert!(message.contains("large computes a head_dim of at most 64, the problem's is 72"), "{message}");
+    assert!(message.contains("computes a head_dim of at most 64, the problem's is 72"), "{message}");
 }
 
 #[test]
 fn where_no_variant_fits_each_says_why_not() {
     let (problem, gpu) = (problem(1), gpu("NVIDIA T4", 75));
     let message = match choose(variants().into_iter(), &[], &problem, &gpu, Workspace::None) {
-        Err(none) => none.to_string(),
+        Err(none) => std::format!("{none:#}"),
         Ok(choice) => panic!("sm_75 is too old for {}", choice.plan.variant().entry),
     };
     assert!(message.starts_with("no variant runs this problem on sm_75:\n  large needs sm_80 or later"), "{message}");
     assert_eq!(message.lines().count(), 3, "{message}");
+}
+
+/// A refusal by all shipped variants is one line that a person reads to its end.
+#[test]
+fn the_refusal_of_the_closest_variant_comes_first_and_alone() {
+    let told = |problem: &Problem, gpu: &Gpu<'_>| {
+        let refused = choose(VARIANTS.iter().copied(), SHIPPED, problem, gpu, Workspace::None);
+        refused.expect_err("no variant computes it").to_string()
+    };
+    let plain = |shape: Shape| Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+    let large = plain(Shape::new(u32::MAX, 1, 1));
+    let shared = Gpu { shared_bytes_per_block: 1 << 10, ..gpu("small", 80) };
+    let cases = [
+        (large, gpu("NVIDIA H200", 90), "split the batch"),
+        (large.with_element(Element::Bf16), gpu("NVIDIA A100", 80), "split the batch"),
+        (plain(Shape::new(1, 8, 512)), gpu("NVIDIA T4", 75), "needs sm_80 or later"),
+        (plain(Shape::new(1, 8, 100).with_head_dim(128)), shared, "bytes of shared memory per block"),
+    ];
+    for (problem, gpu, expected) in cases {
+        let message = told(&problem, &gpu);
+        assert!(message.contains(expected), "{message}");
+        assert!(message.len() < 300 && message.lines().count() == 1, "{message}");
+    }
 }
 
 #[test]
