@@ -1,6 +1,6 @@
 /* Measures the CPU time of a call: the median over CALLS calls (10,000 unless given), beside a launch of an empty kernel.
  *
- *     cc -O2 call_cost.c -I../include -L../lib -lfa512 -lcuda -o call_cost && ./call_cost [CALLS]
+ *     cc -O2 call_cost.c -I../include -L../lib -lfa512 -lcuda -Wl,-rpath,$PWD/../lib -o call_cost && ./call_cost [CALLS]
  *
  * The stream is synchronised between batches, so that no call waits for the GPU. */
 #define _POSIX_C_SOURCE 200809L

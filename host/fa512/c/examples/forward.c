@@ -1,6 +1,6 @@
 /* Attention of random tensors by fa512. Memory comes from the driver API.
  *
- *     cc forward.c -I../../include -L../../../../target/release -lfa512 -lcuda -o forward */
+ *     cc forward.c -I../include -L../lib -lfa512 -lcuda -Wl,-rpath,$PWD/../lib -o forward && ./forward */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Attention of random tensors by fa512 in C++, with LSE, tensors in flash-attn's layout, and errors as exceptions.
 //
-//     c++ forward.cpp -I../../include -L../../../../target/release -lfa512 -lcuda -o forward
+//     c++ forward.cpp -I../include -L../lib -lfa512 -lcuda -Wl,-rpath,$PWD/../lib -o forward && ./forward
 #include <cmath>
 #include <cstdint>
 #include <iostream>

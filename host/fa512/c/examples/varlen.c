@@ -1,6 +1,6 @@
 /* Attention of packed sequences by fa512. Memory comes from the driver API.
  *
- *     cc varlen.c -I../../include -L../../../../target/release -lfa512 -lcuda -o varlen */
+ *     cc varlen.c -I../include -L../lib -lfa512 -lcuda -Wl,-rpath,$PWD/../lib -o varlen && ./varlen */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

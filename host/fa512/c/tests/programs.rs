@@ -114,17 +114,92 @@ fn wrong_arguments_are_refused_by_name_in_c_and_cpp() {
     }
 }
 
-#[test]
-fn the_c_example_computes_attention() {
-    let Some(output) = example(C, "examples/forward.c", "example-c") else { return };
-    assert!(output.starts_with("fa512 0.") && output.contains("causal"), "{output}");
-    assert!(output.ends_with("O is right\n"), "{output}");
+/// The archive for users, as `cargo xtask package` fills it: the folders of header, libraries and examples.
+fn archive() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = libraries().join("fa512-c-archive");
+        let _ = std::fs::remove_dir_all(&folder);
+        let copy_all = |from: &Path, to: &str| {
+            std::fs::create_dir_all(folder.join(to)).unwrap();
+            for file in std::fs::read_dir(from).unwrap().map(|file| file.unwrap()) {
+                std::fs::copy(file.path(), folder.join(to).join(file.file_name())).unwrap();
+            }
+        };
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        copy_all(&package.join("../include"), "include");
+        copy_all(&package.join("examples"), "examples");
+        copy_all(&soname_folder(), "lib");
+        std::os::unix::fs::symlink("libfa512.so.0", folder.join("lib/libfa512.so")).unwrap();
+        std::fs::create_dir(folder.join("lib/pkgconfig")).unwrap();
+        let described = std::fs::read_to_string(package.join("fa512.pc.in")).unwrap();
+        let described = described.replace("@prefix@", "${pcfiledir}/../..").replace("@version@", "0");
+        std::fs::write(folder.join("lib/pkgconfig/fa512.pc"), described).unwrap();
+        folder
+    })
+}
+
+/// Runs commands of a document in `folder`, where the driver is the simulated one. Returns what they print, or `None`, with a message on
+/// stderr, if libfa512 was built without kernels.
+fn documented(commands: &str, folder: &Path) -> Option<String> {
+    if attention::kernels().next().is_none() {
+        eprintln!("not tested: fa512 was built without kernels; `cargo xtask ptx` makes them");
+        return None;
+    }
+    let driver = driver();
+    let link = driver.join("libcuda.so");
+    let _ = std::os::unix::fs::symlink("libcuda.so.1", &link);
+    let mut shell = Command::new("sh");
+    shell.args(["-euc", commands]).current_dir(folder).env("LIBRARY_PATH", &driver).env("LD_LIBRARY_PATH", &driver);
+    shell.env("PTX_SIM_ARCH", "90").env("PTX_SIM_THREADS", "1");
+    Some(String::from_utf8(succeed(&mut shell, "running commands of a document").stdout).expect("UTF-8"))
+}
+
+/// The output of an example of the archive, compiled and run there by the command that its first comment gives.
+fn example_of_archive(name: &str) -> Option<String> {
+    let folder = archive().join("examples");
+    let source = std::fs::read_to_string(folder.join(name)).unwrap();
+    let of_comment =
+        |line: &&str| line.trim_start_matches(['*', '/', ' ']).starts_with(['c']) && line.contains(" -lfa512 ");
+    let line = source.lines().find(of_comment).unwrap_or_else(|| panic!("{name} does not say how it is compiled"));
+    let command = line.trim_start_matches(['*', '/', ' ']).trim_end_matches(" */").replace("[CALLS]", "1");
+    let (compiler, arguments) = command.split_once(' ').expect("arguments");
+    let standard = if compiler == "cc" { "c99" } else { "c++11" };
+    // Users of other compilers and standards get no warnings either.
+    let strict = format!("-std={standard} -Wall -Wextra -Werror -pedantic");
+    documented(&format!("{compiler} {strict} {arguments}"), &folder)
 }
 
 #[test]
-fn the_c_example_of_packed_sequences_keeps_them_apart() {
-    let Some(output) = example(C, "examples/varlen.c", "example-varlen") else { return };
-    assert_eq!(output, "O is right\n");
+fn the_examples_of_the_archive_compile_and_run_there_by_their_own_commands() {
+    let Some(output) = example_of_archive("forward.c") else { return };
+    assert!(output.starts_with("fa512 0.") && output.contains("causal"), "{output}");
+    assert!(output.ends_with("O is right\n"), "{output}");
+    assert_eq!(example_of_archive("varlen.c").as_deref(), Some("O is right\n"));
+    assert_eq!(example_of_archive("forward.cpp").as_deref(), Some("O and LSE are right\n"));
+    example_of_archive("call_cost.c");
+    let examples = std::fs::read_dir(archive().join("examples")).unwrap();
+    let sources = examples.filter(|file| file.as_ref().is_ok_and(|file| !file.path().ends_with("driver.h")));
+    assert!(sources.count() >= 4, "the archive has examples that are not tried here");
+}
+
+#[test]
+fn the_commands_of_the_page_compile_and_run_a_program() {
+    let page = documentation("docs/use/c.md");
+    let block = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("its commands");
+    let folder = libraries().join("fa512-c-page");
+    std::fs::create_dir_all(&folder).unwrap();
+    let name = block.split_whitespace().find_map(|word| word.strip_suffix(".tar.gz")).expect("the archive's name");
+    let unpacked = folder.join(name);
+    let _ = std::fs::remove_file(&unpacked);
+    std::os::unix::fs::symlink(archive(), &unpacked).unwrap();
+    let program = "#include <stdio.h>\n#include \"fa512.h\"\nint main(void) { return puts(fa512_version()) < 0; }\n";
+    std::fs::write(folder.join("program.c"), program).unwrap();
+    // The archive is there already.
+    let commands: String =
+        block.lines().filter(|line| !line.starts_with("tar ")).map(|line| format!("{line}\n")).collect();
+    let Some(output) = documented(&commands, &folder) else { return };
+    assert_eq!(output, concat!(env!("CARGO_PKG_VERSION"), "\n"));
 }
 
 #[test]
@@ -157,19 +232,20 @@ fn keys_have_lengths_of_their_own_packed_and_padded() {
     assert_eq!(output, "O and LSE are right\n");
 }
 
-#[test]
-fn the_cpp_example_computes_attention() {
-    let Some(output) = example(CPP, "examples/forward.cpp", "example-cpp") else { return };
-    assert_eq!(output, "O and LSE are right\n");
+/// The text of a document, by its path in the checkout.
+fn documentation(path: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(path);
+    std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
 }
 
 #[test]
 fn what_the_documents_show_compiles_in_c_and_cpp() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/use/c.md");
-    let text = std::fs::read_to_string(&page).unwrap();
+    let text: String = ["docs/use/c.md", "README.md", "host/fa512/README.md"].map(documentation).concat();
     let blocks: Vec<&str> = text.split("```c\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect();
-    assert!(blocks.len() >= 2, "{} has no blocks of C", page.display());
+    assert!(blocks.len() >= 2, "docs/use/c.md has no blocks of C");
     for (index, block) in blocks.into_iter().enumerate() {
+        let declares = block.contains("fa512_problem problem = {0}");
+        assert_eq!(declares, block.contains("problem.size = sizeof problem;"), "block {index} leaves the size 0");
         let source = libraries().join("deps").join(format!("documented-{index}.c"));
         std::fs::write(&source, block).unwrap();
         for compiler in
