@@ -18,7 +18,7 @@ use crate::statistics::{Bootstrap, RESAMPLES};
 use crate::telemetry::Monitor;
 use crate::timing::Protocol;
 use contract::config::{Element, Mask};
-use contract::problem::{DEFAULT_HEAD_DIM, Shape};
+use contract::problem::{DEFAULT_HEAD_DIM, Problem, Shape};
 use contract::view::Layout;
 
 use super::gpu_option::GpuOption;
@@ -98,13 +98,14 @@ pub struct Options {
 }
 
 /// Parses B, H and S as in `32x8x512`, optionally D as in `16x16x512x128`. After a slash, H and S may be followed by
-/// the values of K and V, as in `4x32/8x512`.
+/// the values of K and V, as in `4x32/8x512`. No problem has another shape than those that it accepts.
 pub fn shape(text: &str) -> std::result::Result<Shape, String> {
-    parse_shape(text).ok_or_else(|| {
+    let shape = parse_shape(text).ok_or_else(|| {
         "expected numbers as in 32x8x512 or 32x8x512x128: batch, heads, sequence, head dimension; or 4x32/8x512/1024 where K and V have \
          other heads or another length"
-            .into()
-    })
+            .to_owned()
+    })?;
+    Problem::new(shape, Mask::Full, Layout::Bhsd).map(|_| shape).map_err(|refusal| refusal.to_string())
 }
 
 fn parse_shape(text: &str) -> Option<Shape> {
@@ -291,5 +292,9 @@ mod tests {
         for text in ["4x8", "4x8x512x64x2", "4,8,512", "axbxc", ""] {
             assert!(shape(text).unwrap_err().contains("32x8x512"), "{text}");
         }
+        let refused = |text| shape(text).unwrap_err();
+        assert!(refused("0x0x0").contains("is 0; it must be at least 1"), "{}", refused("0x0x0"));
+        assert!(refused("1x1x64x500").contains("head_dim is 500"), "{}", refused("1x1x64x500"));
+        assert!(refused("1x3/2x64").contains("multiple of those of K and V"), "{}", refused("1x3/2x64"));
     }
 }

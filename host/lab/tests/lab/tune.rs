@@ -18,6 +18,12 @@ fn plan(folder: &Path) -> String {
 }
 
 #[test]
+fn a_plan_for_a_shape_that_cannot_be_is_refused() {
+    let said = refusal(&mut lab(&["tune", "plan", "--shapes", "0x0x0"]));
+    assert!(said.contains("is 0; it must be at least 1"), "{said}");
+}
+
+#[test]
 fn a_plan_is_written_and_without_a_gpu_it_is_said_that_times_mean_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan(folder.path());

@@ -326,3 +326,23 @@ fn streams_and_disks_that_are_full_end_it_in_order() {
     assert!(text(&output.stderr).contains("/out: "), "{}", text(&output.stderr));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "something half-written is left");
 }
+
+#[test]
+fn the_commands_that_the_readme_shows_for_a_ptx_file_do_what_it_says() {
+    let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(package.join("../README.md")).expect("the page");
+    let (_, section) = page.split_once("## A PTX file\n").expect("its section");
+    let (section, _) = section.split_once("\n## ").expect("another section behind it");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::copy(package.join("tests/fixtures/steps.ptx"), folder.path().join("kernel.ptx")).expect("a PTX file");
+    let lines: Vec<&str> = section.lines().filter_map(|line| line.strip_prefix("    ptx-sim ")).collect();
+    assert_eq!(lines.len(), 3, "{section}");
+    for line in lines {
+        let (command, comment) = line.split_once('#').unwrap_or((line, ""));
+        let arguments: Vec<&str> = command.split_whitespace().collect();
+        let output = output(ptx_sim(&arguments).current_dir(folder.path()), 0);
+        if let Some(file) = comment.trim().strip_prefix("writes ").and_then(|rest| rest.split(':').next()) {
+            assert!(folder.path().join(file).is_file(), "{line} writes no {file}: {}", text(&output.stderr));
+        }
+    }
+}

@@ -49,6 +49,24 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
+fn a_program_links_and_runs_by_the_commands_of_the_page() {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(package.join("../docs/simulated-driver.md")).expect("the page");
+    let block = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("its commands");
+    let folder = support::library_folder();
+    let built = folder.path().join("target/release");
+    std::fs::create_dir_all(&built).expect("a folder");
+    std::fs::copy(folder.path().join("libcuda.so.1"), built.join("liblibcuda_sim.so")).expect("the driver");
+    let source = "int cuInit(unsigned flags);\nint main(void) { return cuInit(0); }\n";
+    std::fs::write(folder.path().join("your_program.c"), source).expect("a program");
+    // Cargo has built it.
+    let commands: String =
+        block.lines().filter(|line| !line.starts_with("cargo ")).map(|line| format!("{line}\n")).collect();
+    let output = Command::new("sh").args(["-ec", &commands]).current_dir(folder.path()).output().expect("sh starts");
+    assert!(output.status.success(), "{commands}\n{}", text(&output.stderr));
+}
+
+#[test]
 fn every_kind_of_call_does_what_it_should() {
     let Some(program) = Program::compile("calls") else { return };
     let output = program.run(&[], &[("PTX_SIM_GPUS", "2"), ("PTX_SIM_MEMORY", "64M")]);
