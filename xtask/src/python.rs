@@ -14,8 +14,13 @@ use crate::process;
 use crate::progress::Step;
 use crate::zigbuild::Zigbuild;
 
-/// What builds the wheel.
-const MATURIN: &str = "maturin==1.16.0";
+/// What builds the wheel, for x86-64 Linux. It is executed, so that no other files are taken.
+const MATURIN: [&str; 2] = [
+    "maturin==1.16.0 --hash=sha256:837db2f4d93d4899c3ac393fb3cc9eebf35b6002336e5d574f4a4fb6c49fe283",
+    "tomli==2.2.1 ; python_version < '3.11' --hash=sha256:cb55c73c5f4408779d0cf3eef9f762b9c9f147a77de7b258bef0a5628adc85cc",
+];
+/// What marks a requirement whose file is known.
+const HASH: &str = " --hash=sha256:";
 /// Most bytes of a wheel that is shipped.
 const MOST_BYTES: u64 = 8_000_000;
 
@@ -46,9 +51,19 @@ impl Venv {
             return Ok(Self(folder));
         }
         let venv = Self::new(&interpreter(environment)?, folder)?;
-        venv.install(requirements)?;
+        match requirements.iter().all(|requirement| requirement.contains(HASH)) {
+            true => venv.install_files(&wanted)?,
+            false => venv.install(requirements)?,
+        }
         fs::write(stamp, wanted)?;
         Ok(venv)
+    }
+
+    /// Installs the files whose hashes `requirements` gives, a line for each, and no others.
+    fn install_files(&self, requirements: &str) -> Result<()> {
+        let listed = self.0.join("files.txt");
+        fs::write(&listed, requirements)?;
+        self.install(&["--require-hashes".as_ref(), "--requirement".as_ref(), listed.as_os_str()])
     }
 
     /// A new one of the interpreter `python` in `folder`, with nothing but pip.
@@ -86,7 +101,7 @@ pub fn build_wheel(
     out: &Path,
     linker: &Linker<'_>,
 ) -> Result<PathBuf> {
-    let tools = Venv::with(environment, workspace.root().join("target/python/tools"), &[MATURIN])?;
+    let tools = Venv::with(environment, workspace.root().join("target/python/tools"), &MATURIN)?;
     let step = Step::begin(format!("building the Python wheel of {}", package.display()));
     // Of its own, so that only one wheel is there afterwards.
     let fresh = workspace.root().join("target/python/wheel");

@@ -19,32 +19,68 @@ use crate::ptxas::Ptxas;
 use crate::rust_cuda::LIBNVVM;
 use crate::zigbuild;
 
-/// A wheel, pinned: it decides what is compiled, and which register counts and spills a check sees.
+/// A wheel for x86-64 Linux, pinned: it decides what is compiled, and which register counts and spills a check sees.
 #[derive(Clone, Copy, Debug)]
 struct Wheel {
-    /// As pip wants it.
+    /// Its name and version, as pip wants them.
     requirement: &'static str,
+    /// SHA-256 of its file. Programs of it are executed, so that no other file is taken.
+    sha256: &'static str,
+}
+
+impl Wheel {
     /// How its file name begins.
-    file: &'static str,
+    fn file(&self) -> String {
+        format!("{}-", self.requirement.replace('-', "_").replace("==", "-"))
+    }
+
+    /// A line of a file of requirements, by which pip takes this file and no other.
+    fn pinned(&self) -> String {
+        format!("{} --hash=sha256:{}\n", self.requirement, self.sha256)
+    }
 }
 
 /// The CUDA compiler's wheel, which has ptxas.
-const COMPILER: Wheel = Wheel { requirement: "nvidia-cuda-nvcc==13.0.88", file: "nvidia_cuda_nvcc-13.0.88-" };
+const COMPILER: Wheel = Wheel {
+    requirement: "nvidia-cuda-nvcc==13.0.88",
+    sha256: "56fe502eb77625a12f25172caa3cdddb4e4c8ba2c8c17dba44b164761b380f03",
+};
 /// What nvcc needs besides: its device compiler, its headers and those it includes in every file. candle's kernels include CUDA's C++
 /// library, nvdisasm shows what became of the PTX.
 const COMPILER_PARTS: [Wheel; 5] = [
-    Wheel { requirement: "nvidia-nvvm==13.0.88", file: "nvidia_nvvm-13.0.88-" },
-    Wheel { requirement: "nvidia-cuda-crt==13.0.88", file: "nvidia_cuda_crt-13.0.88-" },
-    Wheel { requirement: "nvidia-cuda-runtime==13.0.88", file: "nvidia_cuda_runtime-13.0.88-" },
-    Wheel { requirement: "nvidia-cuda-cccl==13.0.85", file: "nvidia_cuda_cccl-13.0.85-" },
-    Wheel { requirement: "nvidia-cuda-nvdisasm==13.2.51", file: "nvidia_cuda_nvdisasm-13.2.51-" },
+    Wheel {
+        requirement: "nvidia-nvvm==13.0.88",
+        sha256: "c5f41ffeb6466944a026dfa5317d7d85355c119bbec279205d22f1869d1054e0",
+    },
+    Wheel {
+        requirement: "nvidia-cuda-crt==13.0.88",
+        sha256: "2c8043c7c9e02492716426e9919fc78d2c5b3b2a7a768a88e952676b08aa55a4",
+    },
+    Wheel {
+        requirement: "nvidia-cuda-runtime==13.0.88",
+        sha256: "422a38f7c739ecbdd3a4b6ec7ed0a1d74db43d8e9bc26685f3d845638922b178",
+    },
+    Wheel {
+        requirement: "nvidia-cuda-cccl==13.0.85",
+        sha256: "e0da7ad981f3a8aff08241b5bfc1af868742a63e2762f53a5171c492ef242649",
+    },
+    Wheel {
+        requirement: "nvidia-cuda-nvdisasm==13.2.51",
+        sha256: "5a7acf77c55d6d2911ed6155d4d5bc156ffadf9df7a68a89b0c1155f4b13688c",
+    },
 ];
 /// Those of them that Rust-CUDA's backend is built with.
 const BACKEND_PARTS: usize = 3;
 /// cargo-zigbuild and the linker it drives.
 const ZIGBUILD: [Wheel; 2] = [
-    Wheel { requirement: "cargo-zigbuild==0.24.0", file: "cargo_zigbuild-0.24.0-" },
-    Wheel { requirement: "ziglang==0.15.2", file: "ziglang-0.15.2-" },
+    Wheel {
+        requirement: "cargo-zigbuild==0.24.0",
+        sha256: "484412e39e4c6039474535ce97ee75a22bab22d58233056f8ec8a8f9034bb957",
+    },
+    Wheel {
+        requirement: "ziglang==0.15.2",
+        sha256: "806316453d1ede7174ed3fefb8e5348154629089c3bb5fe812dfd0e172fac130",
+    },
 ];
 /// Where the wheel of cargo-zigbuild keeps its program.
 const ZIGBUILD_IN_WHEEL: &str = "cargo_zigbuild-0.24.0.data/scripts/cargo-zigbuild";
@@ -154,13 +190,16 @@ fn download(
     pip.args(["download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--dest"]);
     let requirements: Vec<&str> = wheels.iter().map(|wheel| wheel.requirement).collect();
     let step = Step::begin(format!("downloading {}", requirements.join(", ")));
-    run(pip.arg(&downloads).args(requirements).stdout(io::stderr()))?;
+    let pinned = downloads.join("requirements.txt");
+    fs::write(&pinned, wheels.iter().map(Wheel::pinned).collect::<String>())?;
+    run(pip.arg(&downloads).args(["--require-hashes", "--requirement"]).arg(&pinned).stdout(io::stderr()))?;
+    files::remove(&pinned)?;
     step.done();
     let names: Vec<PathBuf> = fs::read_dir(&downloads)?.flatten().map(|entry| entry.path()).collect();
     let find = |wheel: &Wheel| {
-        let is_wheel =
-            |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(wheel.file));
-        names.iter().find(is_wheel).cloned().with_context(|| format!("pip left no {}*.whl", wheel.file))
+        let file = wheel.file();
+        let is_wheel = |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&file));
+        names.iter().find(is_wheel).cloned().with_context(|| format!("pip left no {file}*.whl"))
     };
     wheels.iter().map(find).collect()
 }
@@ -179,4 +218,19 @@ fn pip(environment: &Environment, python: &Path, folder: &ToolchainFolder) -> Re
     }
     pip.env("PYTHONPATH", packages.join("usr/lib/python3/dist-packages"));
     Ok(pip)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMPILER, COMPILER_PARTS, ZIGBUILD};
+
+    #[test]
+    fn every_wheel_is_pinned_by_version_and_hash() {
+        for wheel in [COMPILER].iter().chain(&COMPILER_PARTS).chain(&ZIGBUILD) {
+            assert!(wheel.requirement.contains("=="), "{} has no version", wheel.requirement);
+            let is_hash = wheel.sha256.len() == 64 && wheel.sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
+            assert!(is_hash, "{}: {}", wheel.requirement, wheel.sha256);
+        }
+        assert_eq!(COMPILER.file(), "nvidia_cuda_nvcc-13.0.88-");
+    }
 }
