@@ -67,7 +67,7 @@ mod tests {
 
     use tempfile::TempDir;
 
-    use super::{check_needs, check_size};
+    use super::{GLIBC, TARGET, check_needs, check_size};
 
     /// A program that needs the symbol `function` of `version`, and the library `library`.
     fn program(folder: &Path, version: &str, library: &str) -> Vec<u8> {
@@ -105,5 +105,15 @@ mod tests {
         assert!(check_size(&[0; 8], 8).is_ok());
         let error = check_size(&[0; 9], 8).unwrap_err().to_string();
         assert!(error.starts_with("it has 9 bytes, more than 8;"), "{error}");
+    }
+
+    #[test]
+    fn the_documents_name_the_system_that_packages_are_for() {
+        assert_eq!(TARGET, "x86_64-unknown-linux-gnu");
+        for page in ["README.md", "docs/use/README.md"] {
+            let text = fs::read_to_string(doc_lint::workspace_root().join(page)).unwrap();
+            assert!(text.contains(&format!("x86-64 Linux with glibc {GLIBC} or later")), "{page} names no system");
+            assert!(!text.contains("GH200") || text.contains("aarch64"), "{page}: the hosts of GH200 are aarch64");
+        }
     }
 }

@@ -61,7 +61,9 @@ impl Arguments {
         let ptxas = Ptxas::find(environment, workspace)?;
         let build = if self.record_collectives { build_and_record } else { build_with };
         let folder = build(&self.code_generator, environment, workspace, ptxas.as_ref(), &out)?;
-        print_line(entry_table(&folder))
+        print_line(entry_table(&folder))?;
+        let entries = folder.manifest.modules.iter().flat_map(|module| &module.entries);
+        unreported(entries).map_or(Ok(()), print_line)
     }
 }
 
@@ -208,6 +210,12 @@ fn table(rows: impl Iterator<Item = Vec<String>>) -> Table {
     table
 }
 
+/// Why the table of `entries` has no registers, if it has none.
+fn unreported<'a>(mut entries: impl Iterator<Item = &'a Entry>) -> Option<&'static str> {
+    let note = "-: no registers and spills, since there is no ptxas; `cargo xtask toolchain --all` gets one";
+    entries.all(|entry| entry.resources.is_empty()).then_some(note)
+}
+
 fn row(entry: &Entry) -> Vec<String> {
     let resources = ARCHITECTURES.map(|limits| resources_cell(&entry.resources, limits.architecture));
     let launch = [entry.name.clone(), (entry.threads / WARP_SIZE).to_string(), entry.dynamic_shared_bytes.to_string()];
@@ -245,15 +253,19 @@ mod tests {
 
     #[test]
     fn spills_stand_behind_the_registers() {
-        let resources = Resources {
+        let resources = [Resources {
             architecture: 90,
             registers: 168,
             spill_stores: 4,
             spill_loads: 8,
             stack: 16,
             static_shared: 0,
-        };
-        assert_eq!(resources_cell(&[resources], 90), "168, 12 B spills, 16 B stack");
+        }];
+        assert_eq!(resources_cell(&resources, 90), "168, 12 B spills, 16 B stack");
         assert_eq!(resources_cell(&[], 90), "-");
+        let mut entry = Entry::from(&VARIANTS[0]);
+        assert!(unreported([&entry].into_iter()).is_some_and(|note| note.contains("there is no ptxas")));
+        entry.resources.extend(resources);
+        assert_eq!(unreported([&entry, &Entry::from(&VARIANTS[1])].into_iter()), None);
     }
 }
