@@ -126,6 +126,11 @@ impl Workspace {
         self.root.join("target/packages")
     }
 
+    /// Where the files of a release go unless told otherwise.
+    pub fn release(&self) -> PathBuf {
+        self.root.join("target/release-files")
+    }
+
     /// The folder of the library's crate.
     pub fn library(&self) -> PathBuf {
         self.root.join("host/fa512")

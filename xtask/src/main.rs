@@ -42,8 +42,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use commands::{
-    baselines, bless, candle_test, ci, codegens, cubek, dist, doctor, house, mutate, package, ptx, python_test, run,
-    test, toolchain,
+    baselines, bless, candle_test, ci, codegens, cubek, dist, doctor, house, mutate, package, ptx, python_test,
+    release, run, test, toolchain,
 };
 use environment::{Environment, Workspace};
 
@@ -62,6 +62,7 @@ enum Task {
     Mutate(mutate::Arguments),
     Dist(dist::Arguments),
     Package(package::Arguments),
+    Release(release::Arguments),
     PythonTest(python_test::Arguments),
     CandleTest(candle_test::Arguments),
     Toolchain(toolchain::Arguments),
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
         Task::Bless(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Dist(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Package(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::Release(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::PythonTest(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::CandleTest(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Mutate(arguments) => arguments.run(&environment, &workspace),

@@ -65,13 +65,17 @@ pub fn build_libraries(environment: &Environment, workspace: &Workspace, linker:
     Ok(built)
 }
 
-/// Installs the wheel into a fresh virtual environment and requires it to find the mistakes of a program there. The program in it is
-/// not optimised: of what is executed, all is in the libraries.
+/// Builds the wheel and tries it. The program in it is not optimised: of what is executed, all is in the libraries.
 pub fn check_wheel(environment: &Environment, workspace: &Workspace, libraries: &Path) -> Result<()> {
     let wheel = build_wheel(environment, workspace, libraries, &workspace.packages(), &Linker::Unoptimised)?;
+    try_wheel(environment, workspace, &wheel)
+}
+
+/// Installs `wheel` into a fresh virtual environment and requires it to find the mistakes of a program there.
+pub fn try_wheel(environment: &Environment, workspace: &Workspace, wheel: &Path) -> Result<()> {
     let folder = workspace.root().join("target/python/ptx-sim");
     let venv = Venv::new(&interpreter(environment)?, folder)?;
-    venv.install(&[&wheel])?;
+    venv.install(&[wheel])?;
     let program = workspace.root().join(PACKAGE).join("tests/programs/misuse.py");
     let mut run = venv.program("ptx-sim");
     // Nothing of the checkout is found from there.

@@ -69,19 +69,31 @@ impl Arguments {
     /// Builds everything, checks it and packs it.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
         let out = self.out.unwrap_or_else(|| workspace.dist());
-        let folder = out.join(format!("fa512-{}-x86_64-linux", env!("CARGO_PKG_VERSION")));
-        let archive = folder.with_added_extension("tar.gz");
-        // What is there from before makes way first: both would not fit on a disk that is almost full.
-        files::remove(&folder)?;
-        files::through_temporary_folder(&folder, |folder| fill(environment, workspace, folder))?;
-        let step = Step::begin("packing");
-        archive::pack(&folder, &archive)?;
-        step.done();
+        let archive = pack(environment, workspace, &out)?;
         let bytes = fs::read(&archive)?;
-        let (megabytes, name) = (bytes.len() as f64 / 1e6, folder.file_name().unwrap_or_default().display());
+        let megabytes = bytes.len() as f64 / 1e6;
         print_line(format_args!("{}\n{megabytes:.1} MB, SHA-256 {}", archive.display(), sha256(&bytes)))?;
+        let name = name();
         print_line(format_args!("There: tar xf {name}.tar.gz && {name}/smoke.sh"))
     }
+}
+
+/// The name of the archive's folder.
+pub fn name() -> String {
+    format!("fa512-{}-x86_64-linux", env!("CARGO_PKG_VERSION"))
+}
+
+/// Builds everything, and packs it into an archive in `out`.
+pub fn pack(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<PathBuf> {
+    let folder = out.join(name());
+    let archive = folder.with_added_extension("tar.gz");
+    // What is there from before makes way first: both would not fit on a disk that is almost full.
+    files::remove(&folder)?;
+    files::through_temporary_folder(&folder, |folder| fill(environment, workspace, folder))?;
+    let step = Step::begin("packing");
+    archive::pack(&folder, &archive)?;
+    step.done();
+    Ok(archive)
 }
 
 /// Puts all that is packed into `folder`.

@@ -13,6 +13,7 @@ pub mod mutate;
 pub mod package;
 pub mod ptx;
 pub mod python_test;
+pub mod release;
 pub mod run;
 pub mod rust_cuda;
 pub mod test;

@@ -43,27 +43,42 @@ pub struct Arguments {
 impl Arguments {
     /// Builds the PTX, and packs crates and archive.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
-        let out = self.out.unwrap_or_else(|| workspace.packages());
-        let out = std::path::absolute(out)?;
-        ptx::build(environment, workspace, &workspace.ptx())?;
-        let crates = pack_crates(environment, workspace, if self.check { None } else { Some(&out) })?;
-        outside::check(environment, workspace, &crates)?;
         if self.check {
+            return check_crates(environment, workspace, None).map(drop);
+        }
+        let out = std::path::absolute(self.out.unwrap_or_else(|| workspace.packages()))?;
+        let crates = check_crates(environment, workspace, Some(&out))?;
+        crates.iter().try_for_each(|file| announce(file))?;
+        if self.crates_only {
             return Ok(());
         }
-        for file in crates {
-            announce(&file)?;
-        }
-        if !self.crates_only {
-            let zigbuild = provision::zigbuild(environment, workspace)?;
-            announce(&pack_c(workspace, &zigbuild, &out)?)?;
-            let linker = Linker::Portable(&zigbuild);
-            announce(&build_wheel(environment, workspace, &workspace.python(), &out, &linker)?)?;
-            let libraries = simulator::build_libraries(environment, workspace, &linker)?;
-            announce(&simulator::build_wheel(environment, workspace, &libraries, &out, &linker)?)?;
-        }
-        Ok(())
+        pack_others(environment, workspace, &out)?.iter().try_for_each(|file| announce(file))
     }
+}
+
+/// All packages, in `out`; the crates are checked.
+pub fn pack_all(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<Vec<PathBuf>> {
+    let mut packed = check_crates(environment, workspace, Some(out))?;
+    packed.extend(pack_others(environment, workspace, out)?);
+    Ok(packed)
+}
+
+/// Builds the PTX, packs the crates into `out`, or where cargo puts them, and checks them.
+fn check_crates(environment: &Environment, workspace: &Workspace, out: Option<&Path>) -> Result<Vec<PathBuf>> {
+    ptx::build(environment, workspace, &workspace.ptx())?;
+    let crates = pack_crates(environment, workspace, out)?;
+    outside::check(environment, workspace, &crates)?;
+    Ok(crates)
+}
+
+/// The archive of the C interface and both wheels, in `out`.
+fn pack_others(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<[PathBuf; 3]> {
+    let zigbuild = provision::zigbuild(environment, workspace)?;
+    let archive = pack_c(workspace, &zigbuild, out)?;
+    let linker = Linker::Portable(&zigbuild);
+    let wheel = build_wheel(environment, workspace, &workspace.python(), out, &linker)?;
+    let libraries = simulator::build_libraries(environment, workspace, &linker)?;
+    Ok([archive, wheel, simulator::build_wheel(environment, workspace, &libraries, out, &linker)?])
 }
 
 fn announce(file: &Path) -> Result<()> {
@@ -103,10 +118,11 @@ pub fn pack_crates(environment: &Environment, workspace: &Workspace, out: Option
 
 /// The compressed kernels in the folder of the crate that is packed, from which they are removed again: a checkout is
 /// built with the PTX in `target`.
-struct Kernels(PathBuf);
+pub struct Kernels(PathBuf);
 
 impl Kernels {
-    fn put(workspace: &Workspace) -> Result<Self> {
+    /// Compresses them, of the PTX that is there.
+    pub fn put(workspace: &Workspace) -> Result<Self> {
         let folder = workspace.library().join("kernels");
         let mut entries = Vec::new();
         for file in kernels::PTX_FILES {

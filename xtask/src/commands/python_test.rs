@@ -66,7 +66,7 @@ fn check_by(environment: &Environment, workspace: &Workspace, libraries: &Path, 
 }
 
 /// Installs the wheel into the fresh `venv` and runs its tests there.
-fn check_wheel(workspace: &Workspace, libraries: &Path, wheel: &Path, venv: Venv) -> Result<Venv> {
+pub fn check_wheel(workspace: &Workspace, libraries: &Path, wheel: &Path, venv: Venv) -> Result<Venv> {
     let step = Step::begin("installing the wheel into a fresh virtual environment");
     venv.install(&[wheel])?;
     // Before anything else is there that it might take.
