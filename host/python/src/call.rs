@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::array::{self, Array, Library, Protocol, SINGLE};
-use crate::checks::{element_of, narrow, require_element, require_gpu};
+use crate::checks::{element_of, narrow, require_element, require_gpu, require_like, require_writable};
 use crate::error::{of_library, of_refusal};
 use crate::form::{Form, Sizes};
 use crate::gradients::GradientTensors;
@@ -287,19 +287,6 @@ fn handle(stream: &Bound<'_, PyAny>) -> PyResult<u64> {
     )))
 }
 
-/// Requires `array` to have the shape, type and GPU of `other`.
-pub fn require_like(array: &Array, name: &str, other: &Array, other_name: &str) -> PyResult<()> {
-    require_element(array, name, other.element)?;
-    if array.shape() != other.shape() {
-        return Err(PyValueError::new_err(format!(
-            "{name} has the shape {:?} and {other_name} {:?}; they must be equal",
-            array.shape(),
-            other.shape()
-        )));
-    }
-    require_gpu(array, name, other)
-}
-
 fn require_lse(lse: &Array, sizes: &[i64], names: &str, q: &Array) -> PyResult<()> {
     require_element(lse, "lse", SINGLE)?;
     let mut gap_free = 1;
@@ -316,13 +303,6 @@ fn require_lse(lse: &Array, sizes: &[i64], names: &str, q: &Array) -> PyResult<(
         )));
     }
     require_gpu(lse, "lse", q)
-}
-
-pub fn require_writable(array: &Array, name: &str, is_given: bool) -> PyResult<()> {
-    match array.is_read_only && is_given {
-        true => Err(PyValueError::new_err(format!("{name} may only be read"))),
-        false => Ok(()),
-    }
 }
 
 /// The problem of these tensors; without `lengths`, that of as many queries with a key.

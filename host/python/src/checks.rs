@@ -44,3 +44,24 @@ pub fn require_gpu(array: &Array, name: &str, q: &Array) -> PyResult<()> {
         _ => Ok(()),
     }
 }
+
+/// Requires `array` to have the shape, type and GPU of `other`.
+pub fn require_like(array: &Array, name: &str, other: &Array, other_name: &str) -> PyResult<()> {
+    require_element(array, name, other.element)?;
+    if array.shape() != other.shape() {
+        return Err(PyValueError::new_err(format!(
+            "{name} has the shape {:?} and {other_name} {:?}; they must be equal",
+            array.shape(),
+            other.shape()
+        )));
+    }
+    require_gpu(array, name, other)
+}
+
+/// Requires `array`, which the caller gave if `is_given`, to be writable.
+pub fn require_writable(array: &Array, name: &str, is_given: bool) -> PyResult<()> {
+    match array.is_read_only && is_given {
+        true => Err(PyValueError::new_err(format!("{name} may only be read"))),
+        false => Ok(()),
+    }
+}

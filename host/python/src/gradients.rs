@@ -4,7 +4,7 @@ use attention::{Addresses, BackwardAddresses, Gradient, GradientViews, Problem};
 use pyo3::prelude::*;
 
 use crate::array::Array;
-use crate::call::{require_like, require_writable};
+use crate::checks::{require_like, require_writable};
 use crate::error::of_refusal;
 use crate::form::Form;
 

@@ -1,11 +1,10 @@
 //! Copies of tiles from global to shared memory by all threads of a block, 16 bytes per thread at a time.
 
 use crate::device::hidden;
-use crate::device::kernel::Kernel;
+use crate::device::kernel::{Kernel, Tile};
 use crate::device::lane::Lane;
 use crate::device::ptx::cp_async;
 use crate::device::sequence::Sequence;
-use crate::device::tile::Tile;
 use crate::device::tile::head_rows::{HeadRows, has_chunk};
 use crate::device::unrolled;
 use crate::shared_tile::{CHUNK_BYTES, Sections};

@@ -5,6 +5,8 @@ use crate::device::ptx::element::Element;
 use crate::device::scores::ScoreMod;
 use crate::device::sequence::Sequence;
 use crate::device::tile::head_dim::HeadDim;
+#[cfg(feature = "sm_80")]
+use crate::shared_tile::SharedTile;
 
 /// Everything known about an entry at compile time that is independent of its family. The families extend it by their tiles:
 /// `forward::sm80::Sm80Kernel` and `tma::kernel::TmaKernel`.
@@ -36,3 +38,7 @@ pub type OutputStrip<K> = <<K as Kernel>::HeadDim as HeadDim>::Output;
 /// Unnormalised O of one warp, or a gradient: 8-column tiles, for each strip of 16 rows.
 #[cfg(feature = "sm_80")]
 pub type Output<K, const M_TILES: usize> = [OutputStrip<K>; M_TILES];
+
+/// A tile of `ROWS` whole rows of a head in shared memory.
+#[cfg(feature = "sm_80")]
+pub type Tile<K, const ROWS: u32> = SharedTile<<K as Kernel>::Element, ROWS, <<K as Kernel>::HeadDim as HeadDim>::Row>;

@@ -1,12 +1,11 @@
 //! The matrix products of one warp by `mma.sync` for 16 keys: S = Q·Kᵀ, O += P·V, and l += P·1. The gradients are made of the same
 //! products, of other tensors.
 
-use crate::device::kernel::{Kernel, Output};
+use crate::device::kernel::{Kernel, Output, Tile};
 use crate::device::lane::{Lane, ROWS_PER_LANE, Scores};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::{ldmatrix, mma};
-use crate::device::tile::Tile;
 use crate::device::tile::head_dim::{Fragments, HeadDim};
 use crate::device::unrolled;
 use contract::config::{MMA_K, MMA_M};

@@ -4,23 +4,24 @@
 //! dK += dSᵀ·Q in the registers in which they were computed. Beside dK and dV there are no registers for K and V, whose fragments are loaded
 //! for each product.
 
+use super::kernel::Sm80Backward;
 use super::memory::SharedMemory;
+use super::output::{clear_other_rows, packed, store};
 use super::statistics::{Statistics, base_2_lse, probability};
-use super::{BackwardArgs, Sm80Backward, clear_other_rows, packed, store};
 use crate::device::copy::start_copy;
 use crate::device::hidden::{not_unrolled, recompute};
-use crate::device::kernel::Output;
+use crate::device::kernel::{Output, Tile};
 use crate::device::lane::{Lane, ROWS_PER_LANE, Scores};
 use crate::device::mask::Mask;
 use crate::device::products;
 use crate::device::ptx::{cp_async, sync};
 use crate::device::scores::ScoreMod;
 use crate::device::sequence::{Of, Sequence};
-use crate::device::tile::Tile;
 use crate::device::tile::head_dim::Fragments;
 use crate::device::tile::head_rows::HeadRows;
 use crate::device::unrolled;
 use contract::args::Strides;
+use contract::backward::args::BackwardArgs;
 use contract::backward::variants::STAGES;
 use contract::config::{MMA_K, MMA_M, MMA_N};
 use contract::geometry::BlockWork;

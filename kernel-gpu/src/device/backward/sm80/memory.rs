@@ -3,8 +3,7 @@
 use core::marker::PhantomData;
 
 use crate::device::codegen::shared;
-use crate::device::kernel::Kernel;
-use crate::device::tile::Tile;
+use crate::device::kernel::{Kernel, Tile};
 use contract::backward::variants::{STAGES, STATISTICS_BYTES};
 
 /// `OWN` tiles of `ROWS` rows, then `STAGES` times `STAGED` tiles of `STEP` rows, then statistics.

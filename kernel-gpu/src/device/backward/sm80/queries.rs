@@ -3,12 +3,13 @@
 //! A warp has queries as rows and keys as columns, as in the forward pass: dS is the left operand of dQ += dS·K in the registers in which it
 //! was computed.
 
+use super::kernel::{Sm80Backward, WholeBlock};
 use super::memory::SharedMemory;
+use super::output::{clear_other_rows, packed, store};
 use super::statistics::{Statistics, base_2_lse, probability};
-use super::{BackwardArgs, Sm80Backward, WholeBlock, clear_other_rows, packed, store};
 use crate::device::copy::start_copy;
 use crate::device::hidden::not_unrolled;
-use crate::device::kernel::Output;
+use crate::device::kernel::{Output, Tile};
 use crate::device::lane::{Lane, ROWS_PER_LANE};
 use crate::device::mask::Mask;
 use crate::device::products::{self, QueryFragments};
@@ -17,10 +18,10 @@ use crate::device::scores::ScoreMod;
 use crate::device::scores::place::Place;
 use crate::device::sequence::{Of, Sequence};
 use crate::device::softmax::apply_mask;
-use crate::device::tile::Tile;
 use crate::device::tile::head_dim::Fragments;
 use crate::device::tile::head_rows::HeadRows;
 use crate::device::unrolled;
+use contract::backward::args::BackwardArgs;
 use contract::config::{MMA_K, MMA_M};
 use contract::longest_first::WorkOrder;
 use contract::packed::Rows;

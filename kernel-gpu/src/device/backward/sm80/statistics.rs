@@ -2,11 +2,11 @@
 
 use core::marker::PhantomData;
 
-use super::Sm80Backward;
+use super::kernel::Sm80Backward;
+use crate::device::kernel::Tile;
 use crate::device::lane::Lane;
 use crate::device::ptx::element::Element;
 use crate::device::ptx::{math, memory, shuffle};
-use crate::device::tile::Tile;
 use crate::device::unrolled;
 use contract::backward::variants::STATISTICS_BYTES;
 

@@ -2,14 +2,13 @@
 
 use super::block::Block;
 use super::kernel::Sm80Kernel;
-use crate::device::kernel::{Kernel, Output, OutputStrip};
+use crate::device::kernel::{Kernel, Output, OutputStrip, Tile};
 use crate::device::lane::{Lane, ROWS_PER_LANE};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{memory, sync};
 use crate::device::sequence::Sequence;
 use crate::device::softmax::{Statistics, log_sum_exp, normaliser, rescale_row};
 use crate::device::stores::{QUAD, pack_pair, store_quad, store_strip};
-use crate::device::tile::Tile;
 use crate::device::tile::head_dim::{Fragments, HeadDim};
 use crate::device::tile::head_rows::has_chunk;
 use crate::device::unrolled;

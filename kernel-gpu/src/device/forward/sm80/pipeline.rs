@@ -6,9 +6,9 @@ use super::parts::Part;
 use super::shared_memory::SharedMemory;
 use crate::device::copy::{Copies, start_copy};
 use crate::device::hidden::{self, not_unrolled};
+use crate::device::kernel::Tile;
 use crate::device::lane::Lane;
 use crate::device::ptx::{cp_async, sync};
-use crate::device::tile::Tile;
 use crate::device::tile::head_rows::HeadRows;
 
 /// Keys of a warp between two checkpoints, at most: so many that checkpoints cost little.

@@ -1,10 +1,9 @@
 //! Layout of a block's tiles in shared memory.
 
-use crate::device::tile::Tile;
 use core::marker::PhantomData;
 
 use crate::device::codegen::shared;
-use crate::device::kernel::Kernel;
+use crate::device::kernel::{Kernel, Tile};
 
 /// The block's dynamic shared memory: the Q tile, later reused for O, then K and V of each stage.
 #[derive(Clone, Copy)]
