@@ -275,7 +275,7 @@ mod tests {
     use std::path::Path;
 
     use anyhow::Result;
-    use contract::backward::variants::BACKWARD_VARIANTS;
+    use contract::backward::variants::{BACKWARD_VARIANTS, BackwardVariant};
     use contract::manifest::{self, Entry, FILE_NAME, Manifest};
     use contract::probe::{BLOCKS, PROBES, THREADS};
     use contract::variants::{VARIANTS, Variant};
@@ -413,13 +413,13 @@ mod tests {
             assert_eq!(architectures, checked_architectures(entry.family()).collect::<Vec<_>>(), "{}", entry.name);
             assert!(entry.resources.iter().all(|one| one.registers == 96), "{entry:?}");
         }
-        assert_eq!(calls(folder.path()), 4, "once for each family and architecture with instructions of its own");
+        assert_eq!(calls(folder.path()), 7, "once for each file and architecture with instructions of its own");
         assert_eq!(build_in(folder.path(), Stub(""), Some(&ptxas)).unwrap().manifest, first.manifest);
-        assert_eq!(calls(folder.path()), 4, "nothing changed");
+        assert_eq!(calls(folder.path()), 7, "nothing changed");
         build_in(folder.path(), Stub("\t.loc\t1 2 3"), Some(&ptxas)).unwrap();
-        assert_eq!(calls(folder.path()), 4, "only the source moved");
+        assert_eq!(calls(folder.path()), 7, "only the source moved");
         build_in(folder.path(), Stub("// edited"), Some(&ptxas)).unwrap();
-        assert_eq!(calls(folder.path()), 8, "the PTX changed");
+        assert_eq!(calls(folder.path()), 14, "the PTX changed");
     }
 
     #[test]
@@ -428,7 +428,11 @@ mod tests {
         let ptxas = pretended_ptxas(folder.path(), "ptxas fatal   : Unsupported .version 99.0", 255);
         let built = build_in(folder.path(), Stub(""), Some(&ptxas)).unwrap();
         let rejected: Vec<u32> = built.rejections.iter().map(|rejection| rejection.architecture).collect();
-        assert_eq!(rejected, [90, 80, 86, 89, 90]);
+        assert_eq!(
+            rejected,
+            [90, 80, 86, 89, 90, 80, 86, 89, 90],
+            "of the families' files, and of the backward entries"
+        );
         assert!(built.rejections[0].messages.contains("Unsupported .version"));
     }
 
