@@ -84,7 +84,10 @@ pub unsafe fn backward_with(
 fn plan(gradient: &Gradient, gpu: &Gpu) -> Result<BackwardPlan, Error> {
     BackwardPlan::new(gradient, &gpu.facts()).map_err(|refusal| match refusal {
         Refusal::TooManyWorkItems { .. } => refusal.into(),
-        other => Error::Unsupported { gpu: gpu.name().to_owned(), why: other.to_string() },
+        other => {
+            let why = other.to_string();
+            Error::Unsupported { gpu: gpu.name().to_owned(), each: why.clone(), why }
+        }
     })
 }
 
