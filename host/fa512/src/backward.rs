@@ -82,7 +82,7 @@ pub unsafe fn backward_with(
 
 /// Plans the launch of `gradient`. What the contract refuses because no kernel computes it is an [`Error::Unsupported`].
 fn plan(gradient: &Gradient, gpu: &Gpu) -> Result<BackwardPlan, Error> {
-    BackwardPlan::new(gradient, &gpu.facts()).map_err(|refusal| match refusal {
+    BackwardPlan::new(gradient, gpu.facts()).map_err(|refusal| match refusal {
         Refusal::TooManyWorkItems { .. } => refusal.into(),
         other => {
             let why = other.to_string();

@@ -125,8 +125,11 @@ pub(crate) fn check(problem: &Problem, workspace_bytes: u64, addresses: Addresse
     Ok(FirstElements { q, k, v, o: o.1.start, workspace: workspace.map_or(0, |(_, range)| range.start) })
 }
 
+/// A tensor and the addresses of its memory.
+pub(crate) type Occupied = (Tensor, Range<u64>);
+
 /// The memory ranges of the other inputs that `problem` has: lengths, bias and slopes.
-pub(crate) fn others(problem: &Problem, addresses: &Addresses) -> Result<[Option<(Tensor, Range<u64>)>; 6], Refusal> {
+pub(crate) fn others(problem: &Problem, addresses: &Addresses) -> Result<[Option<Occupied>; 6], Refusal> {
     let (score_mod, shape) = (problem.score_mod(), problem.shape());
     let elements = |count: Option<u64>, bytes| count.map(|count| (count, bytes));
     let bias = elements(score_mod.bias_extent(shape), ELEMENT_BYTES);
