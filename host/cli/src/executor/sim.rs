@@ -1,5 +1,6 @@
 //! The simulator executor: a context on a simulated GPU.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use contract::architecture::ARCHITECTURES;
@@ -9,7 +10,7 @@ use contract::tensor_map::{self, TensorMap};
 use ptx_sim::{Options, Swizzle, TENSOR_MAP_BYTES, TensorElement};
 use sim_device::{Architecture, Call, Code, Config, Context, Machine, Messages, Module};
 
-use super::{Buffer, Execution, Executor, GuardDamage, Sample};
+use super::{Buffer, Execution, Executor, GuardDamage, Sample, one_entry};
 use crate::device::{Device, DeviceKind};
 use crate::error::{Error, Result};
 use crate::ptx_module::PtxModule;
@@ -35,6 +36,8 @@ pub struct SimExecutor {
 
 struct LoadedModule {
     source: PtxModule,
+    /// The only entry that was loaded; `None` if all were.
+    entry: Option<String>,
     module: Arc<Module>,
 }
 
@@ -90,6 +93,20 @@ impl SimExecutor {
         Ok(Self { device, context, modules: Vec::new(), next_id: 0, options })
     }
 
+    /// Loads `source`, or one entry of it, unless it is already loaded.
+    fn load_part(&mut self, source: &PtxModule, entry: Option<&str>) -> Result<()> {
+        let is_it = |loaded: &LoadedModule| loaded.entry.as_deref() == entry && loaded.source == *source;
+        if self.modules.iter().any(is_it) {
+            return Ok(());
+        }
+        let PtxModule { file, text } = source;
+        let text = entry.map_or(Cow::Borrowed(&**text), |entry| one_entry::only(text, entry).into());
+        let module = self.context.load(&text, Some(file)).map_err(simulated)?;
+        self.modules.retain(|loaded| loaded.source.file != *file || loaded.entry.as_deref() != entry);
+        self.modules.push(LoadedModule { source: source.clone(), entry: entry.map(str::to_owned), module });
+        Ok(())
+    }
+
     /// The newest module that has `entry`.
     fn module(&self, entry: &str) -> Result<&Arc<Module>> {
         let modules = self.modules.iter().rev().map(|loaded| &loaded.module);
@@ -104,13 +121,11 @@ impl Executor for SimExecutor {
     }
 
     fn load(&mut self, module: &PtxModule) -> Result<()> {
-        if self.modules.iter().any(|loaded| loaded.source == *module) {
-            return Ok(());
-        }
-        let loaded = self.context.load(&module.text, Some(&module.file)).map_err(simulated)?;
-        self.modules.retain(|loaded| loaded.source.file != module.file);
-        self.modules.push(LoadedModule { source: module.clone(), module: loaded });
-        Ok(())
+        self.load_part(module, None)
+    }
+
+    fn load_entry(&mut self, module: &PtxModule, entry: &str) -> Result<()> {
+        self.load_part(module, Some(entry))
     }
 
     fn allocate(&mut self, name: &str, bytes: u64) -> Result<Buffer> {

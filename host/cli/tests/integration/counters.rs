@@ -20,7 +20,7 @@ use contract::view::Layout;
 use ptx_sim::Options;
 
 use crate::program::of_repository;
-use crate::support::ptx;
+use crate::support::{ptx, ptx_entries};
 use record::{Case, Change, Comparison, Record};
 
 /// Environment variable that, set to `1`, makes the test rewrite the record: `cargo xtask bless`.
@@ -49,7 +49,7 @@ fn computes_each_probability_once(entry: &str) -> bool {
 
 #[test]
 fn counters_are_those_on_record() {
-    let measured = Record::new(ptx().manifest(), ptx().entries().flat_map(measure));
+    let measured = Record::new(ptx().manifest(), ptx_entries().flat_map(measure));
     let outside = measured.wrong("prefetches_outside", |_, number| number > 0);
     assert!(outside.is_empty(), "kernels prefetch boxes that no tensor has, which takes time: {outside:?}");
     let repeated = measured.wrong("ex2", |entry, number| computes_each_probability_once(entry) && number % STEP != 0);

@@ -18,7 +18,7 @@ use contract::refusal::Tensor;
 use contract::view::Layout;
 use ptx_sim::FindingClass;
 
-use crate::support::{Case, ptx};
+use crate::support::{Case, ptx_entries};
 
 /// The entries for packed sequences: of the usual width and element type all, of others those of one mask.
 fn packed_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)> {
@@ -27,7 +27,7 @@ fn packed_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)
         (true, Element::Bf16) | (false, Element::F16) => entry.mask == Mask::Causal,
         (false, Element::Bf16) => false,
     };
-    ptx().entries().filter(move |(entry, _)| entry.sequence == Sequence::Packed && is_tried(entry))
+    ptx_entries().filter(move |(entry, _)| entry.sequence == Sequence::Packed && is_tried(entry))
 }
 
 /// `cu_seqlens` arrays, and their problem given by its rows of Q and of K and V.

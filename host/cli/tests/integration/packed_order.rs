@@ -17,7 +17,7 @@ use contract::tile::Kind;
 use contract::view::Layout;
 use ptx_sim::{BoxLoad, Options};
 
-use crate::support::ptx;
+use crate::support::ptx_entries;
 
 /// Rows of Q and of K of each sequence.
 type Sizes = Vec<[u32; 2]>;
@@ -135,7 +135,7 @@ fn sorted_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)
         let is_usual = (entry.element, entry.config.columns()) == (Element::F16, DEFAULT_HEAD_DIM);
         is_usual && entry.config.kind() == Kind::Sm90Tma && entry.mask != Mask::Window
     };
-    ptx().entries().filter(move |(entry, _)| entry.sequence == Sequence::Packed && is_tried(entry))
+    ptx_entries().filter(move |(entry, _)| entry.sequence == Sequence::Packed && is_tried(entry))
 }
 
 #[test]

@@ -16,7 +16,7 @@ use contract::tile::{Grid, Kind};
 use contract::view::Layout;
 use ptx_sim::FindingClass;
 
-use crate::support::{multiply, ptx, text_of};
+use crate::support::{multiply, ptx_entries};
 
 const CLUSTER_BARRIER: &str = "barrier.cluster";
 /// How the wait at a barrier of a cluster begins, behind the arrival.
@@ -50,11 +50,6 @@ fn barriers(text: &str, entry: &str) -> Vec<usize> {
         }
     }
     barriers
-}
-
-/// `module` with `entry` alone: to read all entries again takes longer than to run one.
-fn alone(entry: &str, module: &PtxModule) -> PtxModule {
-    PtxModule { file: module.file.clone(), text: text_of(&module.text, |name| name == entry).into() }
 }
 
 /// The finding classes when `entry` runs without some lines of its PTX.
@@ -162,7 +157,7 @@ fn structure(entry: &Entry) -> impl PartialEq {
 fn structures() -> Vec<(&'static Entry, &'static PtxModule)> {
     let is_usual = |entry: &Entry| (entry.element, entry.config.columns()) == (Element::F16, DEFAULT_HEAD_DIM);
     let mut chosen: Vec<(&Entry, &PtxModule)> = Vec::new();
-    for (entry, module) in ptx().entries().filter(|(entry, _)| is_usual(entry)) {
+    for (entry, module) in ptx_entries().filter(|(entry, _)| is_usual(entry)) {
         if chosen.iter().all(|(other, _)| structure(other) != structure(entry)) {
             chosen.push((entry, module));
         }
@@ -190,7 +185,6 @@ fn each_barrier_orders_memory(entry: &Entry, module: &PtxModule) {
     let mut inputs: Vec<_> = of_several_items(entry).map(|inputs| (inputs, 1)).into_iter().collect();
     inputs.extend(self::inputs(entry).map(|inputs| (inputs, sim::MULTIPROCESSORS)));
     inputs.extend(in_parts(entry).map(|inputs| (inputs, MANY_MULTIPROCESSORS)));
-    let module = &alone(&entry.name, module);
     let barriers = barriers(&module.text, &entry.name);
     let line_of = |line: usize| module.text.lines().nth(line).unwrap_or_default().trim();
     // Blocks that split keys have the rest of theirs with their cluster.
@@ -208,8 +202,7 @@ fn each_barrier_orders_memory(entry: &Entry, module: &PtxModule) {
 /// Blocks that split keys wait for each other twice: until all parts are written, and until all have read them.
 #[test]
 fn blocks_that_do_not_wait_for_the_others_of_their_cluster_are_found() {
-    for (entry, module) in ptx().entries().filter(|(entry, _)| entry.config.grid() == Grid::SplitKeys) {
-        let module = &alone(&entry.name, module);
+    for (entry, module) in ptx_entries().filter(|(entry, _)| entry.config.grid() == Grid::SplitKeys) {
         let begins = |line: &str| line.contains(".entry") && line.contains(&format!("{}(", entry.name));
         let body = module.text.lines().enumerate().skip_while(|(_, line)| !begins(line));
         let body = body.take_while(|(_, line)| !line.starts_with('}'));

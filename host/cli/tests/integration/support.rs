@@ -1,5 +1,6 @@
 //! Shared parts of the integration tests: the PTX under test, a device, and the check of results.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use cli::check::{self, UnitScaleBounds};
@@ -34,6 +35,20 @@ pub fn ptx() -> &'static PtxFolder {
     FOLDER.get_or_init(|| PtxFolder::open(ptx_path().as_ref()).unwrap_or_else(|error| panic!("{error}")))
 }
 
+/// The entries under test, in the folder's order, each in a module of its own, as the library has them. The simulator reads a whole module
+/// of the folder for longer than it executes most launches, and keeps less than all of it for the next executor.
+pub fn ptx_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)> {
+    static MODULES: OnceLock<BTreeMap<String, PtxModule>> = OnceLock::new();
+    let modules = MODULES.get_or_init(|| {
+        let texts = ptx().manifest().modules.iter().flat_map(|module| {
+            let whole = std::fs::read_to_string(ptx().path().join(&module.file)).expect("the folder was read before");
+            texts_of_entries(&whole)
+        });
+        texts.map(|(name, text)| (name.clone(), PtxModule { file: format!("{name}.ptx"), text: text.into() })).collect()
+    });
+    ptx().entries().map(|(entry, _)| (entry, &modules[&entry.name]))
+}
+
 /// A PTX folder with the entries under test that `is_kept`, in modules changed by `edit`, and a manifest that matches. To read all
 /// entries takes a program longer than to run one.
 pub fn part_of_ptx(is_kept: impl Fn(&Entry) -> bool, edit: impl Fn(&str) -> String) -> TempDir {
@@ -56,12 +71,12 @@ pub fn is_usual(entry: &Entry) -> bool {
 }
 
 /// A module's text without all entries but those whose names are kept.
-pub fn text_of(module: &str, is_kept: impl Fn(&str) -> bool) -> String {
+fn text_of(module: &str, is_kept: impl Fn(&str) -> bool) -> String {
     let mut is_in_kept = true;
     let mut text = String::with_capacity(module.len() / 4);
     for line in module.lines() {
-        if let Some((_, rest)) = line.split_once(".entry ") {
-            is_in_kept = is_kept(rest.split_once('(').map_or(rest, |(name, _)| name).trim());
+        if let Some(name) = entry_name(line) {
+            is_in_kept = is_kept(name);
         }
         if is_in_kept {
             text.push_str(line);
@@ -70,6 +85,31 @@ pub fn text_of(module: &str, is_kept: impl Fn(&str) -> bool) -> String {
         is_in_kept |= line.starts_with('}');
     }
     text
+}
+
+/// The name of each entry of a module, and its text behind all that stands outside of entries.
+fn texts_of_entries(module: &str) -> impl Iterator<Item = (String, String)> + use<> {
+    let (mut common, mut entries, mut is_in_entry) = (String::new(), Vec::new(), false);
+    for line in module.lines() {
+        if let Some(name) = entry_name(line) {
+            entries.push((name.to_owned(), String::new()));
+            is_in_entry = true;
+        }
+        let text = match entries.last_mut() {
+            Some((_, text)) if is_in_entry => text,
+            _ => &mut common,
+        };
+        text.push_str(line);
+        text.push('\n');
+        is_in_entry &= !line.starts_with('}');
+    }
+    entries.into_iter().map(move |(name, text)| (name, format!("{common}{text}")))
+}
+
+/// The name of the entry that begins with a line.
+fn entry_name(line: &str) -> Option<&str> {
+    let rest = line.split_once(".entry ")?.1;
+    Some(rest.split_once('(').map_or(rest, |(name, _)| name).trim())
 }
 
 /// The device to test on.
@@ -94,7 +134,7 @@ fn executor_of(multiprocessors: u32) -> Box<dyn Executor> {
 
 /// The entries that accept `problem`, at least one, but for those whose tiles are twice as wide as the narrowest.
 pub fn entries(problem: &Problem) -> Vec<(&'static Entry, &'static PtxModule)> {
-    let accept = || ptx().entries().filter(|(entry, _)| check_accepts(entry, problem).is_ok());
+    let accept = || ptx_entries().filter(|(entry, _)| check_accepts(entry, problem).is_ok());
     let narrowest = accept().map(|(entry, _)| entry.config.columns()).min().unwrap_or_default();
     let entries: Vec<_> = accept().filter(|(entry, _)| entry.config.columns() < 2 * narrowest).collect();
     assert!(!entries.is_empty(), "no entry accepts {problem:?}");
