@@ -52,7 +52,7 @@ impl Arguments {
         print_line(format!("{:>9}  files", files.len()))?;
         print_line(format!("{:>9.1}  MB", bytes as f64 / 1e6))?;
         print_line(format!("{words:>9}  words of documents"))?;
-        print_line(format!("{:>9}  entries", (VARIANTS.len() + BACKWARD_VARIANTS.len())))?;
+        print_line(format!("{:>9}  entries", VARIANTS.len() + BACKWARD_VARIANTS.len()))?;
         print_line(format!("{profiles:>9}  sections of profiles"))?;
         print_line(format!("{:>9}  circles of modules", circles::of_workspace(workspace.root()).len()))
     }
