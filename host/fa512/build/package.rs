@@ -1,4 +1,4 @@
-//! A folder of compressed kernels: zlib streams of an fp16 entry [merged](super::merge) with its brother for bf16, and an index.
+//! A folder of compressed kernels: zlib streams of an fp16 entry merged with its brother for bf16, and an index.
 //! `build.rs` reads it, and writes it when it finds loose PTX; `cargo xtask package` writes it into the published crate.
 
 use std::collections::BTreeMap;
