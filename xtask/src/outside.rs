@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use contract::backward::variants::BACKWARD_VARIANTS;
+use contract::variants::VARIANTS;
 use flate2::read::GzDecoder;
 
 use crate::environment::{Environment, Workspace};
@@ -81,7 +83,7 @@ fn write_program(workspace: &Workspace, folder: &Path) -> Result<()> {
     let page = fs::read_to_string(workspace.root().join(PAGE)).with_context(|| format!("could not read {PAGE}"))?;
     let dependencies = documented_dependencies(&page)?;
     let package = "[package]\nname = \"program\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n[workspace]\n\n";
-    let kernels = contract::variants::VARIANTS.len();
+    let kernels = VARIANTS.len() + BACKWARD_VARIANTS.len();
     fs::create_dir_all(folder.join("src"))?;
     fs::write(folder.join("Cargo.toml"), format!("{package}{dependencies}"))?;
     fs::write(folder.join("src/main.rs"), format!("{PROGRAM}\nconst KERNELS: usize = {kernels};\n"))?;

@@ -26,7 +26,7 @@ pub struct Document {
     pub destinations: Vec<Located>,
     /// Code within text.
     pub code_spans: Vec<Located>,
-    /// The lines of code blocks; lines that end with a backslash are joined with the next.
+    /// The lines of code blocks that a shell may read; lines that end with a backslash are joined with the next.
     pub code_lines: Vec<Located>,
     /// Anchors of its headings.
     pub anchors: BTreeSet<String>,
@@ -55,9 +55,7 @@ impl Document {
                 Event::End(TagEnd::Heading(_)) => {
                     document.anchors.extend(heading.take().map(|heading| anchor(&heading)));
                 }
-                Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(_) | CodeBlockKind::Indented)) => {
-                    block = Some(Vec::new());
-                }
+                Event::Start(Tag::CodeBlock(kind)) => block = is_shell(&kind).then(Vec::new),
                 Event::End(TagEnd::CodeBlock) => {
                     document.code_lines.extend(join_continued(block.take().unwrap_or_default()));
                 }
@@ -84,6 +82,14 @@ impl Document {
     /// A problem in `line` of this document.
     pub fn problem(&self, line: usize, what: String) -> Problem {
         Problem { document: self.path.clone(), line, what }
+    }
+}
+
+/// Whether a block's lines may be commands: it names a shell, or no language.
+fn is_shell(kind: &CodeBlockKind<'_>) -> bool {
+    match kind {
+        CodeBlockKind::Indented => true,
+        CodeBlockKind::Fenced(language) => ["", "bash", "console", "sh", "text"].contains(&language.as_ref()),
     }
 }
 

@@ -49,11 +49,12 @@ pub fn ptx_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule
     ptx().entries().map(|(entry, _)| (entry, &modules[&entry.name]))
 }
 
-/// A PTX folder with the entries under test that `is_kept`, in modules changed by `edit`, and a manifest that matches. To read all
+/// A PTX folder with the forward entries under test that `is_kept`, in modules changed by `edit`, and a manifest that matches. To read all
 /// entries takes a program longer than to run one.
 pub fn part_of_ptx(is_kept: impl Fn(&Entry) -> bool, edit: impl Fn(&str) -> String) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut manifest: Manifest = ptx().manifest().clone();
+    manifest.modules.retain(|module| module.backward.is_empty());
     for module in &mut manifest.modules {
         module.entries.retain(&is_kept);
         let whole = std::fs::read_to_string(ptx().path().join(&module.file)).unwrap();

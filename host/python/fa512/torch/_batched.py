@@ -153,9 +153,8 @@ def _backward(
     limits = (is_causal, scale, window_left, window_right, align)
     if _why_not_pytorch(query, key, limits, (softcap, alibi_slopes, bias)) is not None:
         tensors = {"alibi_slopes": alibi_slopes, "bias": bias}
-        window = (window_left, window_right)
-        options = {"causal": is_causal, "scale": scale, "window": window, "align": align, "softcap": softcap, **tensors}
-        return _own_backward.of_batch(grad, query, key, value, out, lse, **options)
+        options = {"causal": is_causal, "scale": scale, "window": (window_left, window_right), "align": align, "softcap": softcap}
+        return _own_backward.of_batch(grad, query, key, value, out, lse, **options, **tensors)
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
     rows = [tensor.transpose(1, 2) for tensor in (grad, query, key, value, out)]
     lengths = (None, None, query.shape[2], key.shape[2])
