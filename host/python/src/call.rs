@@ -108,10 +108,16 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
         Some(gradients) => Some(gradients.read(&mut read, [&o, &q, &k, &v], call.form)?),
         None => None,
     };
-    if [sizes.batch, sizes.heads, sizes.rows].contains(&0) {
+    let has_rows = ![sizes.batch, sizes.heads, sizes.rows].contains(&0);
+    let has_keys = sizes.kv_rows > 0 && !lengths.are_of_none();
+    if gradients.is_some() && !(has_rows && has_keys) {
+        return Err(PyValueError::new_err(
+            "there are no queries, keys or sequences, so that no kernel would write dq, dk and dv; their values are zeros",
+        ));
+    }
+    if !has_rows {
         return Ok((o_object, lse_object));
     }
-    let has_keys = sizes.kv_rows > 0 && !lengths.are_of_none();
     let problem = problem([&q, &k, &v, &o], sizes, has_keys.then_some(&lengths), call)?;
     let Scores { score_mod, alibi_slopes, bias } = scores;
     let problem = problem.with_score_mod(score_mod).map_err(of_refusal)?;
@@ -125,11 +131,10 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     let is_trusted = library == Library::Torch && matches!(protocol, Protocol::Exchange(_));
     let options = Options::default().check_pointers(!is_trusted);
     let work = match &gradients {
-        Some(gradients) if has_keys => {
+        Some(gradients) => {
             let (gradient, addresses) = gradients.of(problem, addresses)?;
             Work::Backward(gradient, addresses)
         }
-        Some(_) => return Ok((o_object, lse_object)),
         None if has_keys => Work::Forward(problem, addresses),
         None => Work::WithoutKeys(problem, addresses),
     };

@@ -86,6 +86,17 @@ class Backward(unittest.TestCase):
                 whole[begin:end] = part[0].swapaxes(0, 1)
         self.compare(found, expected)
 
+    def test_gradients_that_no_kernel_would_write_are_refused(self):
+        for rows, keys in [(0, 0), (0, 20), (20, 0)]:
+            # The simulated driver allocates no empty array.
+            q, k = (MACHINE.array(random((1, 2, 20, 64), 0)[:, :, :length]) for length in (rows, keys))
+            lse = MACHINE.array(numpy.zeros((1, 2, 20), numpy.float32)[:, :, :rows])
+            with self.assertRaisesRegex(ValueError, "no queries, keys or sequences"):
+                _native.attention_backward(q, q, k, k, q, lse, q, k, k)
+        q, lse = self.new((20, 2, 64)), self.new((2, 20), numpy.float32)
+        with self.assertRaisesRegex(ValueError, "no queries, keys or sequences"):
+            _native.attention_varlen_backward(q, q, q, q, q, lse, q, q, q, MACHINE.array(numpy.array([0], numpy.int32)))
+
     def test_what_does_not_fit_is_named(self):
         q = MACHINE.array(random((1, 2, 20, 64), 0))
         lse, out = self.new((1, 2, 20), numpy.float32), self.new((1, 2, 20, 64))

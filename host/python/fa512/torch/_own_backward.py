@@ -34,6 +34,8 @@ def of_batch(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """dQ, dK and dV of [batch, heads, sequence, head size]; `options` are those of the forward pass."""
     gradients = _new(query, key, value, True)
+    if _are_none(query, key):
+        return _zeroed(gradients)
     _native.attention_backward(_aligned(grad), query, key, value, out, lse, *gradients, **options)
     return gradients
 
@@ -43,17 +45,29 @@ def of_packed(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same of [rows, heads, head size]. Rows that belong to no sequence get zeros."""
     gradients = _new(query, key, value, False)
+    if _are_none(query, key) or cu_seqlens.numel() < 2:
+        return _zeroed(gradients)
     _native.attention_varlen_backward(_aligned(grad), query, key, value, out, lse, *gradients, cu_seqlens, **options)
     return gradients
 
 
+def _are_none(query: Tensor, key: Tensor) -> bool:
+    """Whether there is no query or no key, for which no kernel is launched."""
+    return 0 in (query.numel(), key.numel())
+
+
+def _zeroed(gradients: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    for gradient in gradients:
+        gradient.zero_()
+    return gradients
+
+
 def _new(query: Tensor, key: Tensor, value: Tensor, is_batch: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Memory for the gradients, rows of one position together as PyTorch's backward returns them; zeros where nothing is launched."""
-    make = torch.zeros_like if 0 in (query.numel(), key.numel()) else torch.empty_like
+    """Memory for the gradients, rows of one position together as PyTorch's backward returns them."""
 
     def new(tensor: Tensor) -> Tensor:
         rows = tensor.transpose(1, 2) if is_batch else tensor
-        made = make(rows, memory_format=torch.contiguous_format)
+        made = torch.empty_like(rows, memory_format=torch.contiguous_format)
         return made.transpose(1, 2) if is_batch else made
 
     return new(query), new(key), new(value)

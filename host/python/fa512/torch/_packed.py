@@ -164,7 +164,7 @@ def gradients(
     """dQ, dK and dV by PyTorch's backward, or by fa512's own where that does not compute them; and whether rows that belong to no sequence
     hold what memory held."""
     limits = (is_causal, scale, window_left, window_right)
-    if _why_not_pytorch(cu_seqlens_k, align, limits, (softcap, alibi_slopes)) is None:
+    if _is_by_pytorch(cu_seqlens, cu_seqlens_k, align, limits, (softcap, alibi_slopes)):
         lengths = (cu_seqlens, cu_seqlens_k, max_seqlen, max_seqlen_k)
         return _by_pytorch(grad, query, key, value, out, lse, *lengths, *limits, deterministic), True
     window = (window_left, window_right)
@@ -324,6 +324,11 @@ def _why_not_pytorch(
     return why_no_gradient_of_limits(align, *limits)
 
 
+def _is_by_pytorch(cu_seqlens: Tensor, *asked: Any) -> bool:
+    """Whether PyTorch's backward computes the gradient. It takes one sequence or more."""
+    return cu_seqlens.numel() > 1 and _why_not_pytorch(*asked) is None
+
+
 def why_no_gradient_of_limits(
     align: str, is_causal: bool, scale: Optional[float], window_left: Optional[int], window_right: Optional[int]
 ) -> Optional[str]:
@@ -351,7 +356,7 @@ def _recorded_with_lse(
     """`_forward_with_lse_cuda` with a gradient, recorded in C++ without a change of scores."""
     asked = _Options(*options)
     cu_seqlens_k, limits = asked.cu_seqlens_k, asked.limits()
-    is_by_pytorch = _why_not_pytorch(cu_seqlens_k, asked.align, limits, asked.scores()) is None
+    is_by_pytorch = _is_by_pytorch(cu_seqlens, cu_seqlens_k, asked.align, limits, asked.scores())
     if not _recorded.IS_POSSIBLE or asked.deterministic or not is_by_pytorch:
         return _record(query, key, value, cu_seqlens, *asked)
     longest = longest_k = asked.max_seqlen

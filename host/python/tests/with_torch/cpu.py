@@ -132,12 +132,19 @@ def own_gradients(grad, query, key, value, *options):
     return _like((of_scores @ keys, of_scores.transpose(-1, -2) @ query.double(), weights.transpose(-1, -2) @ grad), (query, key, value))
 
 
+def _require_work(*tensors):
+    """What `fa512._native` refuses."""
+    if any(tensor.numel() == 0 for tensor in tensors):
+        raise ValueError("there are no queries, keys or sequences, so that no kernel would write dq, dk and dv")
+
+
 def native_backward(
     grad, q, k, v, out, lse, dq, dk, dv, *, causal=False, window=None, align="top-left", scale=None, softcap=None,
     alibi_slopes=None, bias=None, layout="bhsd",
 ):  # fmt: skip
     """`fa512._native.attention_backward`."""
     _calls.append("native_backward")
+    _require_work(q, k)
     assert layout == "bhsd" and grad.stride(-1) == 1
     gradients = own_gradients(grad, q, k, v, causal, scale, *(window or (None, None)), align, softcap, alibi_slopes, bias)
     for place, gradient in zip((dq, dk, dv), gradients):
@@ -150,6 +157,7 @@ def native_varlen_backward(
 ):  # fmt: skip
     """`fa512._native.attention_varlen_backward`."""
     _calls.append("native_varlen_backward")
+    _require_work(q, k, cu_seqlens[1:])
     of_keys = cu_seqlens if cu_seqlens_k is None else cu_seqlens_k
     for gradient in (dq, dk, dv):
         gradient.zero_()

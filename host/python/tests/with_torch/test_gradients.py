@@ -2,6 +2,7 @@
 supported. Once by the ways that a GPU takes, once without nodes in C++, and once through operators."""
 
 import functools
+import itertools
 import unittest
 import unittest.mock
 import warnings
@@ -510,9 +511,20 @@ class Gradients(unittest.TestCase):
 
     def test_rows_of_no_sequence_have_no_gradient(self):
         rows = [torch.randn(12, HEADS, HEAD_DIM, dtype=torch.float16, requires_grad=True) for _ in range(3)]
-        out = fa512.torch.attention_varlen(*rows, torch.tensor([1, 5, 9], dtype=torch.int32), 4)
-        for gradient in torch.autograd.grad(out.float().sum(), rows):
-            self.assertTrue(gradient.isfinite().all() and not gradient[:1].any() and not gradient[9:].any())
+        for bounds, softcap in itertools.product(([1, 5, 9], [0]), (None, 5.0)):
+            out = fa512.torch.attention_varlen(*rows, torch.tensor(bounds, dtype=torch.int32), 4, softcap=softcap)
+            for gradient in torch.autograd.grad(out.float().sum(), rows):
+                outside = [gradient[: bounds[0]], gradient[bounds[-1] :]]
+                self.assertTrue(gradient.isfinite().all() and not any(part.any() for part in outside), (bounds, softcap))
+
+    def test_without_queries_or_keys_gradients_are_zeros(self):
+        for queries, keys, softcap in itertools.product((0, 4), (0, 4), (None, 5.0)):
+            if queries and keys:
+                continue
+            tensors = [torch.randn(1, HEADS, n, HEAD_DIM, dtype=torch.float16, requires_grad=True) for n in (queries, keys, keys)]
+            out = fa512.torch.attention(*tensors, softcap=softcap)
+            found = torch.autograd.grad(out.float().sum(), tensors)
+            self.assertFalse(any(gradient.any() for gradient in found), (queries, keys, softcap))
 
     def test_what_a_padded_batch_does_not_use_has_no_gradient(self):
         used = {"seqused_q": torch.tensor([5, 0, 3], dtype=torch.int32), "seqused_k": torch.tensor([2, 4, 6], dtype=torch.int32)}
