@@ -20,7 +20,7 @@ const PTX_FOLDER: &str = "FA512_PTX_DIR";
 /// Environment variable that says whether the line tables of such PTX are embedded: `kept` or `left-out`, as in packages.
 const LINE_TABLES: &str = "FA512_LINE_TABLES";
 /// The PTX files in such a folder that hold kernels. Other files there (probes) are not shipped.
-const PTX_FILES: [&str; 3] = ["sm_90a.ptx", "sm_80.ptx", "backward_sm_80.ptx"];
+const PTX_FILES: [&str; 4] = ["sm_90a.ptx", "sm_80.ptx", "backward_sm_90a.ptx", "backward_sm_80.ptx"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build");

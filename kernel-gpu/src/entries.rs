@@ -110,9 +110,9 @@ macro_rules! in_module {
 contract::for_every_variant!(entries);
 
 /// Declares a backward entry, if its family is being compiled.
-#[cfg(feature = "sm_80")]
 macro_rules! backward_entry {
-    ($entry:ident, $element:ident, $tile:expr, $sequence:ty, $mask:ty, $scores:tt) => {
+    (Sm80 $entry:ident, $element:ident, $tile:expr, $sequence:ty, $mask:ty, $scores:tt) => {
+        #[cfg(feature = "sm_80")]
         kernel! {
             fn $entry(args: BackwardArgs) {
                 kernel_of!(Tile: $tile, $element, $sequence, $mask, $scores);
@@ -125,37 +125,60 @@ macro_rules! backward_entry {
             }
         }
     };
+    (Sm90 $entry:ident, $element:ident, $tile:expr, $sequence:ty, $mask:ty, $scores:tt) => {
+        #[cfg(feature = "sm_90a")]
+        kernel! {
+            fn $entry(args: BackwardArgs, maps: BackwardMaps) {
+                kernel_of!(TmaTile: $tile, $element, $sequence, $mask, $scores);
+
+                impl backward::sm90::Sm90Backward for Entry {
+                    const TILE: TmaTile = TILE;
+                }
+
+                backward::sm90::backward::<Entry, { TILE.consumer_registers() }, { TmaTile::PRODUCER_REGISTERS }>(
+                    &args,
+                    tma::context::Maps::at(maps),
+                );
+            }
+        }
+    };
 }
 
 /// Declares the backward entries, two for each line, each in a module of its own.
-#[cfg(all(feature = "sm_80", not(feature = "candidates")))]
+#[cfg(not(feature = "candidates"))]
 macro_rules! backward_entries {
-    ($($f16:ident, $bf16:ident: $tile:expr, $sequence:ident, $mask:ident $(, $scores:ident)?;)*) => {
+    ($($f16:ident, $bf16:ident: $kind:ident $tile:expr, $sequence:ident, $mask:ident $(, $scores:ident)?;)*) => {
         $(
             mod $f16 {
+                #[allow(unused_imports, reason = "the entries of the other families are left out")]
                 use super::shipped::*;
-                backward_entry! { $f16, F16, $tile, sequence::$sequence, mask::$mask, [$($scores)?] }
+                backward_entry! { $kind $f16, F16, $tile, sequence::$sequence, mask::$mask, [$($scores)?] }
             }
             mod $bf16 {
+                #[allow(unused_imports, reason = "the entries of the other families are left out")]
                 use super::shipped::*;
-                backward_entry! { $bf16, Bf16, $tile, sequence::$sequence, mask::$mask, [$($scores)?] }
+                backward_entry! { $kind $bf16, Bf16, $tile, sequence::$sequence, mask::$mask, [$($scores)?] }
             }
         )*
     };
 }
-#[cfg(all(feature = "sm_80", not(feature = "candidates")))]
+#[cfg(not(feature = "candidates"))]
 contract::for_every_backward_variant!(backward_entries);
 
 /// Names that the declarations of the variants' entries use.
 #[cfg(not(feature = "candidates"))]
 mod shipped {
     pub use contract::args::ForwardArgs;
-    #[cfg(feature = "sm_80")]
-    pub use contract::backward::{args::BackwardArgs, variants::Tile};
+    #[cfg(feature = "sm_90a")]
+    pub use contract::args::TensorMaps;
+    pub use contract::backward::args::BackwardArgs;
+    #[cfg(feature = "sm_90a")]
+    pub use contract::backward::args::BackwardMaps;
+    #[allow(unused_imports, reason = "each architecture's entries are of its own kinds")]
+    pub use contract::backward::variants::{Tile, TmaTile};
     #[allow(unused_imports, reason = "each architecture's entries are of its own kinds")]
     pub use contract::tile::{Sm80, Sm90Tma};
 
-    #[cfg(feature = "sm_80")]
     pub(crate) use crate::device::backward;
     pub(crate) use crate::device::codegen::kernel;
     #[cfg(feature = "sm_80")]
@@ -172,7 +195,6 @@ mod shipped {
 /// The entries of a tuning run, in place of the variants'; `cargo xtask ptx --variants` writes their declarations.
 #[cfg(feature = "candidates")]
 mod candidates {
-    #[cfg(feature = "sm_80")]
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
     use crate::device::backward;
     use crate::device::codegen::kernel;
@@ -190,10 +212,13 @@ mod candidates {
         tile::head_dim,
     };
     use crate::shared_tile;
-    use contract::args::ForwardArgs;
-    #[cfg(feature = "sm_80")]
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
-    use contract::backward::{args::BackwardArgs, variants::Tile};
+    use contract::args::{ForwardArgs, TensorMaps};
+    #[allow(unused_imports, reason = "what no candidate of this list asks for")]
+    use contract::backward::{
+        args::{BackwardArgs, BackwardMaps},
+        variants::{Tile, TmaTile},
+    };
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
     use contract::tile::{BiasTiles::*, Epilogue::*, Grid::*, Keys::*, Overlap::*, Rescale::*, Sm80, Sm90Tma};
 

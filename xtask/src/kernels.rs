@@ -15,7 +15,7 @@ pub mod package;
 pub mod split;
 
 /// The PTX files of a folder that hold kernels which are shipped.
-pub const PTX_FILES: [&str; 3] = ["sm_90a.ptx", "sm_80.ptx", "backward_sm_80.ptx"];
+pub const PTX_FILES: [&str; 4] = ["sm_90a.ptx", "sm_80.ptx", "backward_sm_90a.ptx", "backward_sm_80.ptx"];
 
 /// What makes the library's build script embed kernels as they are shipped: an environment variable and its value.
 pub const WITHOUT_LINE_TABLES: (&str, &str) = ("FA512_LINE_TABLES", "left-out");

@@ -69,7 +69,7 @@ pub unsafe fn backward_with(
     let gpu = Gpu::of_current_context(driver)?;
     stream.check_context(driver, context)?;
     let plan = plan(gradient, &gpu)?;
-    let launch = plan.bind(addresses)?;
+    let mut launch = plan.bind(addresses)?;
     let ordinal = gpu.ordinal().ok_or(Error::OtherGpu { planned: None })?;
     if options.checks_pointers() {
         check_memory(driver, Place { context, gpu: ordinal }, gradient, &addresses)?;
@@ -77,7 +77,7 @@ pub unsafe fn backward_with(
     let kernel = Kernel::of_backward(plan.variant())?.get(driver, ordinal, stream)?;
     // SAFETY: the plan is for the current context's GPU, and the stream was checked to belong to that context; `Embedded::find` compared the
     // kernel's parameter with the argument. The caller vouches for the rest.
-    unsafe { submit_backward(driver, kernel, &launch, stream) }
+    unsafe { submit_backward(driver, kernel, &mut launch, stream) }
 }
 
 /// Plans the launch of `gradient`. What the contract refuses because no kernel computes it is an [`Error::Unsupported`].

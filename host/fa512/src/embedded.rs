@@ -57,7 +57,7 @@ impl Embedded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::submit::{BACKWARD_ARGUMENT_BYTES, argument_bytes};
+    use crate::submit::{argument_bytes, backward_argument_bytes};
     use contract::backward::variants::BACKWARD_VARIANTS;
     use contract::variants::VARIANTS;
 
@@ -109,7 +109,7 @@ mod tests {
             return;
         }
         let forward = VARIANTS.iter().map(|variant| (variant.entry, argument_bytes(variant)));
-        let backward = BACKWARD_VARIANTS.iter().map(|variant| (variant.entry, BACKWARD_ARGUMENT_BYTES));
+        let backward = BACKWARD_VARIANTS.iter().map(|variant| (variant.entry, backward_argument_bytes(variant)));
         for (entry, passed) in forward.chain(backward) {
             if let Err(error) = Embedded::find(entry, passed) {
                 panic!("{error}");

@@ -14,7 +14,7 @@ use crate::embedded::Embedded;
 use crate::error::Error;
 use crate::library::{Library, LoadedKernel};
 use crate::stream::Stream;
-use crate::submit::{BACKWARD_ARGUMENT_BYTES, argument_bytes};
+use crate::submit::{argument_bytes, backward_argument_bytes};
 
 /// A kernel's place in the table of loaded ones.
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ impl Kernel {
     pub fn of_backward(variant: &BackwardVariant) -> Result<Self, Error> {
         let BackwardVariant { entry, tile, .. } = *variant;
         let index = BACKWARD_VARIANTS.iter().position(|one| one.entry == entry).ok_or(Error::NoKernel { entry })?;
-        let (argument_bytes, shared_bytes) = (BACKWARD_ARGUMENT_BYTES, tile.shared_bytes());
+        let (argument_bytes, shared_bytes) = (backward_argument_bytes(variant), tile.shared_bytes());
         Ok(Self { entry, argument_bytes, shared_bytes, slot: &BACKWARD_SLOTS[index] })
     }
 

@@ -5,8 +5,9 @@ use std::num::NonZeroU32;
 use std::ptr;
 
 use contract::args::{ForwardArgs, TensorMaps};
-use contract::backward::args::BackwardArgs;
+use contract::backward::args::{BackwardArgs, BackwardMaps, MAPPED};
 use contract::backward::plan::BackwardLaunch;
+use contract::backward::variants::BackwardVariant;
 use contract::plan::Launch;
 use contract::refusal::Tensor;
 use contract::tensor_map;
@@ -25,22 +26,34 @@ pub fn argument_bytes(variant: &Variant<'_>) -> &'static [usize] {
     }
 }
 
-/// Sizes in bytes of the arguments that a backward launch passes.
-pub const BACKWARD_ARGUMENT_BYTES: &[usize] = &[size_of::<BackwardArgs>()];
+/// Sizes in bytes of the arguments that a backward launch of `variant` passes.
+pub fn backward_argument_bytes(variant: &BackwardVariant) -> &'static [usize] {
+    match variant.uses_tensor_maps() {
+        false => &[size_of::<BackwardArgs>()],
+        true => &[size_of::<BackwardArgs>(), size_of::<BackwardMaps>()],
+    }
+}
 
-/// Puts a backward launch on `stream`.
+/// Encodes the tensor maps of a backward launch, if its kernel copies through them, and puts it on `stream`.
 ///
 /// # Errors
-/// When the driver refuses the launch.
+/// When the driver refuses a map or the launch.
 ///
 /// # Safety
 /// As for [`submit`].
 pub unsafe fn submit_backward(
     driver: &Driver,
     kernel: LoadedKernel,
-    launch: &BackwardLaunch,
+    launch: &mut BackwardLaunch,
     stream: Stream,
 ) -> Result<(), Error> {
+    if let Some(maps) = launch.tensor_maps() {
+        let mut encoded = [TensorMap([0; 128]); MAPPED.len()];
+        for ((map, encoded), tensor) in maps.iter().zip(&mut encoded).zip(MAPPED) {
+            encode(driver, map, encoded, tensor)?;
+        }
+        launch.set_tensor_maps(BackwardMaps(encoded.map(|map| map.0)));
+    }
     let config = LaunchConfig {
         grid: [launch.blocks(), 1, 1],
         block: [launch.threads(), 1, 1],
@@ -49,8 +62,10 @@ pub unsafe fn submit_backward(
         attributes: ptr::null_mut(),
         attribute_count: 0,
     };
-    let arguments = [ptr::from_ref(launch.args()).cast::<c_void>()];
-    // SAFETY: the kernel takes this argument, which the driver copies before it returns; the caller vouches for the rest.
+    let maps = launch.encoded_tensor_maps().map_or(ptr::null(), ptr::from_ref);
+    let arguments = [ptr::from_ref(launch.args()).cast::<c_void>(), maps.cast()];
+    // SAFETY: the kernel takes the first argument, and the second if it copies through tensor maps. The driver copies both before it returns;
+    // the caller vouches for the rest.
     let code = unsafe { (driver.call.launch_kernel)(&config, kernel.handle(), arguments.as_ptr(), ptr::null()) };
     driver.check(code, || format!("launching {}", launch.variant().entry))
 }

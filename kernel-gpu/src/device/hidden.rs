@@ -12,7 +12,6 @@ pub fn recompute(mut number: u32) -> u32 {
 }
 
 /// [`recompute`] of an address.
-#[cfg(feature = "sm_80")]
 #[inline(always)]
 pub fn recompute_address(mut address: u64) -> u64 {
     // SAFETY: the assembly is only a comment.

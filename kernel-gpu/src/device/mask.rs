@@ -25,11 +25,9 @@ pub trait Mask {
     fn keys_end(args: &ForwardArgs, rows_end: u32, length: u32) -> u32;
 
     /// Position of the first row that attends to `key` or a later one, as far as the mask decides.
-    #[cfg(feature = "sm_80")]
     fn positions_begin(args: &ForwardArgs, key: u32) -> i32;
 
     /// End of the positions of rows that attend to any key before `keys_end`, likewise.
-    #[cfg(feature = "sm_80")]
     fn positions_end(args: &ForwardArgs, keys_end: u32) -> i32;
 
     /// Whether the tile of keys `[keys_start, keys_start + keys)` needs masking for any of `rows` (first, number).
@@ -54,13 +52,11 @@ impl Mask for Full {
         length
     }
 
-    #[cfg(feature = "sm_80")]
     #[inline(always)]
     fn positions_begin(_: &ForwardArgs, _key: u32) -> i32 {
         i32::MIN
     }
 
-    #[cfg(feature = "sm_80")]
     #[inline(always)]
     fn positions_end(_: &ForwardArgs, _keys_end: u32) -> i32 {
         i32::MAX
@@ -90,13 +86,11 @@ impl Mask for Causal {
         rows_end.min(length)
     }
 
-    #[cfg(feature = "sm_80")]
     #[inline(always)]
     fn positions_begin(_: &ForwardArgs, key: u32) -> i32 {
         key as i32
     }
 
-    #[cfg(feature = "sm_80")]
     #[inline(always)]
     fn positions_end(_: &ForwardArgs, _keys_end: u32) -> i32 {
         i32::MAX
@@ -134,14 +128,12 @@ impl Mask for Window {
         (rows_end as i32 + args.window_right).max(0).min(length as i32) as u32
     }
 
-    #[cfg(feature = "sm_80")]
     #[inline(always)]
     fn positions_begin(args: &ForwardArgs, key: u32) -> i32 {
         // No overflow, likewise.
         key as i32 - args.window_right
     }
 
-    #[cfg(feature = "sm_80")]
     #[inline(always)]
     fn positions_end(args: &ForwardArgs, keys_end: u32) -> i32 {
         (keys_end as i32).saturating_add(args.window_left)

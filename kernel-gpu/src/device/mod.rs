@@ -19,7 +19,7 @@
     )
 )]
 
-#[cfg(feature = "sm_80")]
+#[cfg(any(feature = "sm_80", feature = "sm_90a"))]
 pub mod backward;
 pub mod codegen;
 #[cfg(feature = "sm_80")]
@@ -46,7 +46,7 @@ pub mod scores;
 pub mod sequence;
 #[cfg(any(feature = "sm_80", feature = "sm_90a"))]
 mod softmax;
-#[cfg(feature = "sm_80")]
+#[cfg(any(feature = "sm_80", feature = "sm_90a"))]
 mod stores;
 #[cfg(any(feature = "sm_80", feature = "sm_90a"))]
 pub mod tile;

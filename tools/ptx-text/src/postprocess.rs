@@ -9,6 +9,7 @@ mod refusal;
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::args::{TENSOR_MAPS_ALIGNMENT, TENSOR_MAPS_COMPILED_ALIGNMENT, TensorMaps};
+use contract::backward::args::BackwardMaps;
 use contract::backward::variants::{BACKWARD_VARIANTS, BackwardVariant};
 use contract::manifest::Entry;
 use contract::probe::PROBES;
@@ -73,7 +74,7 @@ pub fn postprocess(ptx: &str, variants: &[&Variant]) -> Result<Postprocessed, Ve
 pub fn postprocess_backward(ptx: &str, variants: &[&BackwardVariant]) -> Result<Postprocessed, Vec<Refusal>> {
     let bounds = |variant: &BackwardVariant| LaunchBounds {
         threads: variant.tile.threads(),
-        min_blocks: variant.tile.min_blocks,
+        min_blocks: variant.tile.min_blocks(),
     };
     let bounds = variants.iter().map(|variant| (variant.entry, bounds(variant))).collect();
     scan(ptx, &bounds, Scan { leaves_others_out: true, ..Scan::default() })
@@ -262,11 +263,11 @@ fn directives(bounds: &LaunchBounds) -> String {
 /// The declaration of a parameter that holds tensor maps, with the alignment that they need and the compiler cannot express.
 fn aligned_tensor_maps(line: &str) -> Option<String> {
     let declared = format!(".param .align {TENSOR_MAPS_COMPILED_ALIGNMENT} .b8 ");
-    let is_maps = line.contains(&declared) && line.contains(&format!("[{}]", size_of::<TensorMaps>()));
+    let sizes = [size_of::<TensorMaps>(), size_of::<BackwardMaps>()];
+    let is_maps = line.contains(&declared) && sizes.iter().any(|size| line.contains(&format!("[{size}]")));
     is_maps.then(|| line.replace(&declared, &format!(".param .align {TENSOR_MAPS_ALIGNMENT} .b8 ")))
 }
 
-/// Whether the entry `name` is a probe, which goes to a file of its own.
 /// Whether an entry has a file of its own kind: probes and backward entries.
 fn is_elsewhere(name: &str) -> bool {
     PROBES.iter().any(|probe| probe.entry == name) || BACKWARD_VARIANTS.iter().any(|variant| variant.entry == name)
@@ -306,11 +307,13 @@ mod tests {
 
     #[test]
     fn tensor_maps_get_the_alignment_that_the_compiler_cannot_give() {
-        let maps = "\t.param .align 16 .b8 maps[512]";
-        let text = module("\tmov.u32 \t%r1, %tid.x;\n").replace("[184]\n)", &format!("[184],\n{maps}\n)"));
-        let text = postprocess(&text, &[variant()]).expect("it is accepted").text;
-        assert!(text.contains("\t.param .align 64 .b8 maps[512]\n"), "{text}");
-        assert!(text.contains(".param .align 8 .b8"), "other parameters stay as they are: {text}");
+        for bytes in [512, 640] {
+            let maps = format!("\t.param .align 16 .b8 maps[{bytes}]");
+            let text = module("\tmov.u32 \t%r1, %tid.x;\n").replace("[184]\n)", &format!("[184],\n{maps}\n)"));
+            let text = postprocess(&text, &[variant()]).expect("it is accepted").text;
+            assert!(text.contains(&format!("\t.param .align 64 .b8 maps[{bytes}]\n")), "{text}");
+            assert!(text.contains(".param .align 8 .b8"), "other parameters stay as they are: {text}");
+        }
     }
 
     #[test]

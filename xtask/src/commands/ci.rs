@@ -4,6 +4,7 @@ use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use contract::backward::variants::BACKWARD_VARIANTS;
 use contract::config::Family;
 use contract::manifest::{Manifest, Module, Resources};
 
@@ -125,7 +126,10 @@ fn check_resources(manifest: &Manifest) -> Result<()> {
     let forward = manifest.modules.iter().flat_map(|module| &module.entries);
     let forward = forward.map(|entry| (entry.family(), &entry.name, &entry.resources));
     let backward = manifest.modules.iter().flat_map(|module| &module.backward);
-    let backward = backward.map(|entry| (Family::Sm80, &entry.name, &entry.resources));
+    let backward = backward.filter_map(|entry| {
+        let variant = BACKWARD_VARIANTS.iter().find(|variant| variant.entry == entry.name)?;
+        Some((variant.family(), &entry.name, &entry.resources))
+    });
     let problems: Vec<String> = forward
         .chain(backward)
         .flat_map(|(family, name, resources)| {

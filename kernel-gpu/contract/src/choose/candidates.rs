@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::launch::backward::variants::BackwardVariant;
+use crate::launch::backward::variants::{BackwardTile, BackwardVariant};
 use crate::launch::manifest::Entry;
 use crate::launch::variants::Variant;
 use crate::schedule::architecture::MOST_GENEROUS;
@@ -97,8 +97,12 @@ pub fn declaration_of_backward(variant: &BackwardVariant) -> String {
         Scores::Unmodified => "[]",
         Scores::Modified => "[Modified]",
     };
+    let (kind, tile) = match tile {
+        BackwardTile::Sm80(tile) => ("Sm80", format!("{tile:?}")),
+        BackwardTile::Sm90(tile) => ("Sm90", format!("{tile:?}")),
+    };
     format!(
-        "#[cfg(feature = \"sm_80\")]\nbackward_entry! {{ {entry}, {element:?}, {tile:?}, sequence::{sequence:?}, mask::{mask:?}, {scores} }}\n"
+        "backward_entry! {{ {kind} {entry}, {element:?}, {tile}, sequence::{sequence:?}, mask::{mask:?}, {scores} }}\n"
     )
 }
 

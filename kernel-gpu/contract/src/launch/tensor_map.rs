@@ -48,8 +48,12 @@ pub struct TensorMap {
 impl TensorMap {
     /// The map of Q, K, V or O of `problem`, with first element at address `first`, for tiles of `columns` columns.
     pub fn of(problem: &Problem, tensor: Tensor, first: u64, columns: u32) -> Self {
-        let view = View { offset: 0, ..problem.views().of(tensor) };
-        let map = Self::new(problem.shape().of(tensor), view, first, columns);
+        Self::of_view(problem, (tensor, problem.views().of(tensor)), first, columns)
+    }
+
+    /// The map of a tensor with this view, of those of `problem` or of its gradient, likewise.
+    pub fn of_view(problem: &Problem, (tensor, view): (Tensor, View), first: u64, columns: u32) -> Self {
+        let map = Self::new(problem.shape().of(tensor), View { offset: 0, ..view }, first, columns);
         match problem.packing() {
             None => map,
             Some(_) => map.of_sequences(),
@@ -111,11 +115,17 @@ impl TensorMap {
 /// # Errors
 /// [`Refusal::NoTensorMap`] with the stride that cannot be described.
 pub fn check(problem: &Problem) -> Result<(), Refusal> {
-    for (tensor, view) in problem.views().named() {
-        for (dimension, size, bytes) in dimensions(problem.shape().of(tensor), view.strides) {
-            if size > 1 && bytes >= STRIDE_LIMIT {
-                return Err(Refusal::NoTensorMap { tensor, dimension, bytes });
-            }
+    problem.views().named().into_iter().try_for_each(|named| check_view(problem.shape(), named))
+}
+
+/// [`check`] of one tensor, of a problem of this shape.
+///
+/// # Errors
+/// As for [`check`].
+pub fn check_view(shape: Shape, (tensor, view): (Tensor, View)) -> Result<(), Refusal> {
+    for (dimension, size, bytes) in dimensions(shape.of(tensor), view.strides) {
+        if size > 1 && bytes >= STRIDE_LIMIT {
+            return Err(Refusal::NoTensorMap { tensor, dimension, bytes });
         }
     }
     Ok(())

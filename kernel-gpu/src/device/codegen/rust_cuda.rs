@@ -9,11 +9,11 @@ macro_rules! kernel {
         #[cuda_std::kernel]
         pub unsafe fn $name($args: $type) $body
     };
-    (fn $name:ident($args:ident: $type:ty, $maps:ident: TensorMaps) $body:block) => {
+    (fn $name:ident($args:ident: $type:ty, $maps:ident: $maps_type:ident) $body:block) => {
         /// # Safety
         /// As for every entry; the second argument holds the encoded tensor maps of the launch.
         #[cuda_std::kernel]
-        pub unsafe fn $name($args: $type, _maps: contract::args::TensorMaps) {
+        pub unsafe fn $name($args: $type, _maps: $maps_type) {
             let $maps = $crate::device::codegen::tensor_maps!($name);
             $body
         }

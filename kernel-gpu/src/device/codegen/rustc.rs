@@ -9,11 +9,11 @@ macro_rules! kernel {
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $name($args: $type) $body
     };
-    (fn $name:ident($args:ident: $type:ty, $maps:ident: TensorMaps) $body:block) => {
+    (fn $name:ident($args:ident: $type:ty, $maps:ident: $maps_type:ident) $body:block) => {
         /// # Safety
         /// As for every entry; the second argument holds the encoded tensor maps of the launch.
         #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $name($args: $type, _: contract::args::TensorMaps) {
+        pub unsafe extern "ptx-kernel" fn $name($args: $type, _: $maps_type) {
             let $maps = $crate::device::codegen::tensor_maps!($name);
             $body
         }

@@ -81,10 +81,21 @@ pub trait Sequence {
         0
     }
 
-    /// The tile of keys of `rows` rows that a block computes the gradients of, and its head of K and V; `None` for the tile if it does not
-    /// exist.
+    /// The head of K and V and the tile of keys of block `block` of those that compute the gradients of keys, one each.
     #[cfg(feature = "sm_80")]
-    fn key_tile(args: &BackwardArgs, block: u32, rows: u32) -> (BlockWork, Option<SequenceTile>);
+    #[inline(always)]
+    fn key_work(args: &BackwardArgs, block: u32) -> BlockWork {
+        let (of_batch, query_tile) = args.key_tiles.divide(block);
+        let (batch, head) = args.kv_heads.divide(of_batch);
+        BlockWork { batch, head, query_tile }
+    }
+
+    /// The tile of keys of `work`, whose head is one of K and V, with `rows` rows; `None` if it does not exist.
+    #[inline(always)]
+    fn key_tile(problem: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile> {
+        let length = Self::kv_length(problem);
+        Some(SequenceTile { sequence: 0, begin: 0, length, first_row: work.query_tile * rows })
+    }
 
     /// The rows of all sequences in some tensors, if there are others, whose gradients are 0.
     #[cfg(feature = "sm_80")]
@@ -94,7 +105,6 @@ pub trait Sequence {
     }
 
     /// The rows of Q of the sequence of a tile of keys.
-    #[cfg(feature = "sm_80")]
     #[inline(always)]
     fn queries(args: &ForwardArgs, _: SequenceTile) -> Rows {
         Rows { begin: 0, length: Self::length(args) }
@@ -126,12 +136,6 @@ impl<const LENGTH: u32> Sequence for Exact<LENGTH> {
         tile_of_batch::<Self>(args, work, rows)
     }
 
-    #[cfg(feature = "sm_80")]
-    #[inline(always)]
-    fn key_tile(args: &BackwardArgs, block: u32, rows: u32) -> (BlockWork, Option<SequenceTile>) {
-        key_tile_of_batch::<Self>(args, block, rows)
-    }
-
     #[inline(always)]
     fn lse_row(args: &ForwardArgs, work: BlockWork, _: SequenceTile) -> u64 {
         lse_row_of_batch::<Self>(args, work)
@@ -160,12 +164,6 @@ impl Sequence for Any {
         tile_of_batch::<Self>(args, work, rows)
     }
 
-    #[cfg(feature = "sm_80")]
-    #[inline(always)]
-    fn key_tile(args: &BackwardArgs, block: u32, rows: u32) -> (BlockWork, Option<SequenceTile>) {
-        key_tile_of_batch::<Self>(args, block, rows)
-    }
-
     #[inline(always)]
     fn lse_row(args: &ForwardArgs, work: BlockWork, _: SequenceTile) -> u64 {
         lse_row_of_batch::<Self>(args, work)
@@ -175,17 +173,6 @@ impl Sequence for Any {
 #[inline(always)]
 fn tile_of_batch<S: Sequence>(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile> {
     Some(SequenceTile { sequence: 0, begin: 0, length: S::length(args), first_row: work.query_tile * rows })
-}
-
-/// The tile of keys of block `block`, of one length for all heads.
-#[cfg(feature = "sm_80")]
-#[inline(always)]
-fn key_tile_of_batch<S: Sequence>(args: &BackwardArgs, block: u32, rows: u32) -> (BlockWork, Option<SequenceTile>) {
-    let (of_batch, query_tile) = args.key_tiles.divide(block);
-    let (batch, head) = args.kv_heads.divide(of_batch);
-    let tile =
-        SequenceTile { sequence: 0, begin: 0, length: S::kv_length(&args.problem), first_row: query_tile * rows };
-    (BlockWork { batch, head, query_tile }, Some(tile))
 }
 
 #[inline(always)]
@@ -340,11 +327,15 @@ impl Sequence for Packed {
 
     #[cfg(feature = "sm_80")]
     #[inline(always)]
-    fn key_tile(args: &BackwardArgs, block: u32, rows: u32) -> (BlockWork, Option<SequenceTile>) {
-        let (problem, (slot, head)) = (&args.problem, args.kv_heads.divide(block));
+    fn key_work(args: &BackwardArgs, block: u32) -> BlockWork {
+        let (slot, head) = args.kv_heads.divide(block);
+        BlockWork { batch: 0, head, query_tile: slot }
+    }
+
+    #[inline(always)]
+    fn key_tile(problem: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile> {
         let keys = Self::all_keys(problem);
-        let tile = keys.tile_of_slot(slot, rows, problem.sequences, keys.all(problem.sequences));
-        (BlockWork { batch: 0, head, query_tile: slot }, tile)
+        keys.tile_of_slot(work.query_tile, rows, problem.sequences, keys.all(problem.sequences))
     }
 
     #[cfg(feature = "sm_80")]
@@ -357,7 +348,6 @@ impl Sequence for Packed {
         (all.begin > 0 || all.end < rows).then_some(all)
     }
 
-    #[cfg(feature = "sm_80")]
     #[inline(always)]
     fn queries(args: &ForwardArgs, tile: SequenceTile) -> Rows {
         Self::queries(args).of(tile.sequence)

@@ -11,7 +11,7 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// The maps of a [`contract::args::TensorMaps`] at `address`.
+    /// The maps of a [`contract::args::TensorMaps`] or [`contract::backward::args::BackwardMaps`] at `address`.
     #[inline(always)]
     pub fn at(address: u64) -> Self {
         Self { first: address }
@@ -39,6 +39,12 @@ impl Maps {
     #[inline(always)]
     pub fn o(self) -> u64 {
         self.first + 3 * TENSOR_MAP_BYTES
+    }
+
+    /// The map of dO, in a launch of a gradient.
+    #[inline(always)]
+    pub fn d_o(self) -> u64 {
+        self.first + 4 * TENSOR_MAP_BYTES
     }
 }
 

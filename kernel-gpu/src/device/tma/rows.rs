@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use crate::device::kernel::Kernel;
 use crate::device::ptx::wgmma::OperandLayout;
 use crate::device::tile::head_dim::HeadDim;
-use crate::device::tma::kernel::{ROWS, TmaKernel};
+use crate::device::tma::kernel::ROWS;
 use crate::shared_tile::{RowLayout, SharedTile};
 
 /// 64 rows in consecutive panels, each with a range of columns.
@@ -20,7 +20,7 @@ type PanelRow<K> = <<K as Kernel>::HeadDim as HeadDim>::Panel;
 /// 64 rows of a panel: a tensor map's box.
 type Panel<K> = SharedTile<<K as Kernel>::Element, ROWS, PanelRow<K>>;
 
-impl<K: TmaKernel> Rows<K> {
+impl<K: Kernel> Rows<K> {
     /// Number of panels.
     pub const PANELS: u32 = K::HeadDim::PANELS;
     /// Columns of a panel.
@@ -61,7 +61,7 @@ impl<K: TmaKernel> Rows<K> {
     }
 }
 
-impl<K: TmaKernel> OperandLayout for Rows<K> {
+impl<K: Kernel> OperandLayout for Rows<K> {
     const ROW_BYTES: u32 = Panel::<K>::PITCH;
     const PANELS: u32 = K::HeadDim::PANELS;
     const PANEL_BYTES: u32 = Panel::<K>::BYTES;

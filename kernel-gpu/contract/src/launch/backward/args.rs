@@ -1,7 +1,8 @@
 //! The argument of the backward entries.
 
-use crate::launch::args::{ForwardArgs, Strides};
+use crate::launch::args::{ForwardArgs, Strides, TENSOR_MAP_BYTES};
 use crate::schedule::divisor::Divisor;
+use crate::spec::tensor::Tensor;
 
 /// Argument of a backward entry, passed by value. All addresses are device addresses.
 ///
@@ -9,7 +10,8 @@ use crate::schedule::divisor::Divisor;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BackwardArgs {
-    /// The problem: Q, K, V, O and LSE are read. Its query tiles have the [rows](super::variants::Tile::rows) of a block.
+    /// The problem: Q, K, V, O and LSE are read. Its query tiles have the [rows](super::variants::BackwardTile::rows) of an item, and its work
+    /// items are those of keys and of queries.
     pub problem: ForwardArgs,
     /// dO, `[B,H,S,D]` by `d_o_strides`, 16-byte aligned.
     pub d_o: u64,
@@ -31,13 +33,26 @@ pub struct BackwardArgs {
     pub key_tiles: Divisor,
     /// Heads of K and V.
     pub kv_heads: Divisor,
-    /// Blocks that compute dK and dV, the first ones; the others compute dQ.
+    /// Items of a head of K and V: its key tiles, and the query tiles of the heads of Q that share it.
+    pub head_items: Divisor,
+    /// By how many items the first one of a head differs from that of the head before.
+    pub turn: u32,
+    /// Blocks that compute dK and dV, the first ones, where a block has one item; the others compute dQ.
     pub key_blocks: u32,
     /// The factor on the scores.
     pub scale: f32,
 }
 
 const _: () = assert!(
-    size_of::<BackwardArgs>() == size_of::<ForwardArgs>() + 4 * 8 + 4 * 24 + 2 * size_of::<Divisor>() + 2 * 4,
+    size_of::<BackwardArgs>() == size_of::<ForwardArgs>() + 4 * 8 + 4 * 24 + 3 * size_of::<Divisor>() + 3 * 4,
     "there is no padding"
 );
+
+/// Second argument of the entries that copy through tensor maps: those of Q, K, V, O and dO.
+#[cfg_attr(not(target_arch = "nvptx64"), repr(C, align(64)))]
+#[cfg_attr(target_arch = "nvptx64", repr(C, align(16)))]
+#[derive(Clone, Copy, Debug)]
+pub struct BackwardMaps(pub [[u8; TENSOR_MAP_BYTES as usize]; 5]);
+
+/// The tensors of [`BackwardMaps`], in their order.
+pub const MAPPED: [Tensor; 5] = [Tensor::Q, Tensor::K, Tensor::V, Tensor::O, Tensor::DO];

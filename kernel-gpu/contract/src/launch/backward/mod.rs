@@ -1,5 +1,6 @@
 //! The gradient's launch: its kernels, their argument, and the plan that fills it.
 
 pub mod args;
+mod items;
 pub mod plan;
 pub mod variants;

@@ -3,11 +3,13 @@
 use core::num::NonZeroU32;
 use core::ops::Range;
 
-use super::args::BackwardArgs;
-use super::variants::{BACKWARD_VARIANTS, BackwardVariant};
-use crate::launch::args::{ForwardArgs, ScoreModArgs};
+use super::args::{BackwardArgs, BackwardMaps, MAPPED};
+use super::items::HeadItems;
+use super::variants::{BACKWARD_VARIANTS, BackwardTile, BackwardVariant};
+use crate::launch::args::{ForwardArgs, ScoreModArgs, TENSOR_MAP_BYTES};
 use crate::launch::plan::Addresses;
 use crate::launch::plan::addresses::{self, FirstElements, check_apart, first_element, range_from, tensor_range};
+use crate::launch::tensor_map::{self, TensorMap};
 use crate::schedule::divisor::Divisor;
 use crate::schedule::geometry::query_tiles;
 use crate::schedule::packed;
@@ -53,9 +55,9 @@ impl BackwardPlan {
     /// # Errors
     /// What no kernel computes, what the GPU lacks, or that there are more blocks than one launch can have.
     pub fn new(gradient: &Gradient, gpu: &Gpu<'_>) -> Result<Self, Refusal> {
-        let variant = choose(gradient.problem(), gpu)?;
+        let variant = choose(gradient, gpu)?;
         let problem = gradient.problem().simplified();
-        let (shape, rows) = (problem.shape(), variant.tile.rows);
+        let (shape, rows) = (problem.shape(), variant.tile.rows());
         let [query_tiles, key_tiles] =
             [shape.sequence, shape.kv_sequence].map(|length| tiles(&problem, length, rows).unwrap_or(u32::MAX));
         let blocks_of = |heads: u32, tiles: u32| u64::from(shape.batch) * u64::from(heads) * u64::from(tiles);
@@ -65,8 +67,20 @@ impl BackwardPlan {
             return Err(Refusal::TooManyWorkItems { shape, query_tiles });
         }
         let views = gradient.views();
+        let positive = |count: u32| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
+        let items =
+            HeadItems { key_tiles, query_tiles, group: shape.group(), is_causal: problem.mask() == Mask::Causal };
+        // No overflow: there are at least as many items in all.
+        let head_items = if blocks == 0 { 0 } else { items.count() };
+        let grid = match variant.tile {
+            BackwardTile::Sm80(_) => blocks as u32,
+            BackwardTile::Sm90(tile) => (blocks as u32).min(gpu.multiprocessors.max(1).saturating_mul(tile.blocks)),
+        };
         let args = BackwardArgs {
-            problem: ForwardArgs::of_tiles(&problem, query_tiles),
+            problem: ForwardArgs {
+                work_items: positive(blocks as u32),
+                ..ForwardArgs::of_tiles(&problem, query_tiles)
+            },
             d_o: 0,
             dq: 0,
             dk: 0,
@@ -75,12 +89,14 @@ impl BackwardPlan {
             dq_strides: views.dq.strides,
             dk_strides: views.dk.strides,
             dv_strides: views.dv.strides,
-            key_tiles: Divisor::new(NonZeroU32::new(key_tiles).unwrap_or(NonZeroU32::MIN)),
-            kv_heads: Divisor::new(NonZeroU32::new(shape.kv_heads).unwrap_or(NonZeroU32::MIN)),
+            key_tiles: Divisor::new(positive(key_tiles)),
+            kv_heads: Divisor::new(positive(shape.kv_heads)),
+            head_items: Divisor::new(positive(head_items)),
+            turn: if grid < blocks as u32 { items.best_turn(blocks as u32, grid) } else { 0 },
             key_blocks: key_blocks as u32,
             scale: problem.scale() as f32,
         };
-        Ok(Self { variant, gradient: *gradient, blocks: blocks as u32, args })
+        Ok(Self { variant, gradient: *gradient, blocks: grid, args })
     }
 
     /// The entry.
@@ -131,6 +147,11 @@ impl BackwardPlan {
             others.iter().flatten().try_for_each(|other| check_apart(&at, core::slice::from_ref(other)))?;
             rows[index + 1..].iter().try_for_each(|other| self.check_rows_apart(output, other))?;
         }
+        let tensor_maps = self.variant.uses_tensor_maps().then(|| {
+            let first = |tensor| rows.iter().find(|(one, _)| *one == tensor).map_or(0, |(_, first)| *first);
+            let view = |tensor| self.gradient.view_of(tensor).expect("a tensor with rows");
+            MAPPED.map(|one| TensorMap::of_view(problem, (one, view(one)), first(one), self.variant.tile.columns()))
+        });
         let [dq, dk, dv, .., d_o] = rows.map(|(_, first)| first);
         let [cu_seqlens, seqused_q, seqused_k] =
             [forward.cu_seqlens, forward.seqused_q, forward.seqused_k].map(|address| address.unwrap_or(0));
@@ -140,7 +161,8 @@ impl BackwardPlan {
         let tensors = ForwardArgs { q, k, v, o, lse, score_mod, ..self.args.problem };
         let problem = ForwardArgs { cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, ..tensors };
         let args = BackwardArgs { problem, d_o, dq, dk, dv, ..self.args };
-        Ok(BackwardLaunch { variant: self.variant, blocks: self.blocks, args })
+        let encoded = BackwardMaps([[0; TENSOR_MAP_BYTES as usize]; MAPPED.len()]);
+        Ok(BackwardLaunch { variant: self.variant, blocks: self.blocks, args, tensor_maps, encoded })
     }
 
     /// Requires two tensors, each at its first element, to share no memory. Rows of one may lie between those of the other.
@@ -164,9 +186,11 @@ impl BackwardPlan {
     }
 }
 
-/// The entry that computes the gradient of `problem` on `gpu`.
-fn choose(problem: &Problem, gpu: &Gpu<'_>) -> Result<&'static BackwardVariant, Refusal> {
-    let (simplified, head_dim) = (problem.simplified().mask(), problem.shape().head_dim);
+/// The entry that computes `gradient` on `gpu`.
+fn choose(gradient: &Gradient, gpu: &Gpu<'_>) -> Result<&'static BackwardVariant, Refusal> {
+    let problem = gradient.problem();
+    let (simplified, shape) = (problem.simplified().mask(), problem.shape());
+    let (head_dim, rows) = (shape.head_dim, shape.sequence.max(shape.kv_sequence));
     let is_plain = problem.score_mod().is_none();
     let accepts = |variant: &&BackwardVariant| {
         let computes_mask = match variant.scores {
@@ -176,9 +200,19 @@ fn choose(problem: &Problem, gpu: &Gpu<'_>) -> Result<&'static BackwardVariant, 
         let is_packed = matches!(variant.sequence, Sequence::Packed);
         computes_mask && is_packed == problem.packing().is_some() && variant.element == problem.element()
     };
-    let mut computed = BACKWARD_VARIANTS.iter().filter(accepts);
-    let variant = computed.find(|variant| variant.head_dims().contains(&head_dim));
-    let variant = variant.ok_or(Refusal::NoBackward { of: "heads of more than 128 columns" })?;
+    let computed = BACKWARD_VARIANTS.iter().filter(accepts);
+    let mut refusal = Refusal::NoBackward { of: "heads of more than 128 columns" };
+    for variant in computed.filter(|one| one.head_dims().contains(&head_dim) && rows <= one.most_rows()) {
+        match runs(variant, gradient, gpu) {
+            Ok(()) => return Ok(variant),
+            Err(why) => refusal = why,
+        }
+    }
+    Err(refusal)
+}
+
+/// Requires `variant`, which computes `gradient`, to run on `gpu`.
+fn runs(variant: &BackwardVariant, gradient: &Gradient, gpu: &Gpu<'_>) -> Result<(), Refusal> {
     let (family, architecture) = (variant.family(), gpu.architecture);
     if !family.runs_on(architecture) {
         return Err(Refusal::OtherArchitecture { family, architecture });
@@ -187,7 +221,11 @@ fn choose(problem: &Problem, gpu: &Gpu<'_>) -> Result<&'static BackwardVariant, 
     if available < needed {
         return Err(Refusal::SharedMemory { needed, available });
     }
-    Ok(variant)
+    if !variant.uses_tensor_maps() {
+        return Ok(());
+    }
+    tensor_map::check(gradient.problem())?;
+    tensor_map::check_view(gradient.problem().shape(), (Tensor::DO, gradient.views().d_o))
 }
 
 /// Tiles of `rows` rows of a head with `length` rows, or the slots of packed sequences; `None` if 32 bits cannot count them.
@@ -204,6 +242,8 @@ pub struct BackwardLaunch {
     variant: &'static BackwardVariant,
     blocks: u32,
     args: BackwardArgs,
+    tensor_maps: Option<[TensorMap; 5]>,
+    encoded: BackwardMaps,
 }
 
 impl BackwardLaunch {
@@ -232,6 +272,24 @@ impl BackwardLaunch {
         &self.args
     }
 
+    /// The tensor maps that the driver has to encode for [`Self::set_tensor_maps`], those of [`MAPPED`]; `None` for a kernel without any.
+    pub const fn tensor_maps(&self) -> Option<&[TensorMap; 5]> {
+        self.tensor_maps.as_ref()
+    }
+
+    /// Sets the second argument to the encoded [`Self::tensor_maps`].
+    pub const fn set_tensor_maps(&mut self, encoded: BackwardMaps) {
+        self.encoded = encoded;
+    }
+
+    /// The second argument of a kernel with tensor maps.
+    pub const fn encoded_tensor_maps(&self) -> Option<&BackwardMaps> {
+        match self.tensor_maps {
+            Some(_) => Some(&self.encoded),
+            None => None,
+        }
+    }
+
     /// The bytes of [`Self::args`], for the `.param` space.
     pub const fn argument_bytes(&self) -> &[u8] {
         // SAFETY: BackwardArgs is repr(C) and has no padding (its definition asserts that), so all of its bytes are initialised.
@@ -246,6 +304,7 @@ mod tests {
     use super::*;
     use crate::schedule::architecture::ARCHITECTURES;
     use crate::spec::config::Element;
+    use crate::spec::gradient::GradientViews;
     use crate::spec::packing::Packing;
     use crate::spec::problem::{ScoreMod, Shape, Window};
     use crate::spec::tensor::Strides;
@@ -293,7 +352,7 @@ mod tests {
     fn blocks_fit_every_gpu_and_entries_are_named_after_what_they_compute() {
         for variant in BACKWARD_VARIANTS {
             let BackwardVariant { entry, tile, element, sequence, mask, scores } = variant;
-            for limits in ARCHITECTURES {
+            for limits in ARCHITECTURES.iter().filter(|limits| variant.family().runs_on(limits.architecture)) {
                 assert!(tile.shared_bytes() <= limits.shared_bytes_per_block, "{entry} on {}", limits.architecture);
             }
             let of = |condition, word: &'static str| if condition { word } else { "" };
@@ -304,15 +363,37 @@ mod tests {
                 (_, Mask::Window) => "window",
             };
             let name = [
-                "fa512_sm80_",
+                if variant.uses_tensor_maps() { "fa512_sm90_" } else { "fa512_sm80_" },
                 of(*element == Element::Bf16, "bf16_"),
-                of(tile.columns == 128, "d128_"),
+                of(tile.columns() == 128, "d128_"),
                 "backward_",
+                of(variant.most_rows() < u32::MAX, "short_"),
                 of(matches!(sequence, Sequence::Packed), "packed_"),
                 computes,
             ];
             assert_eq!(*entry, name.concat());
         }
+    }
+
+    #[test]
+    fn hopper_gpus_compute_batches_by_tensor_maps_where_these_describe_the_tensors() {
+        const H200: Gpu<'static> =
+            Gpu { name: "H200", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
+        let entry = |gradient: &Gradient| BackwardPlan::new(gradient, &H200).unwrap().variant().entry;
+        let of = |rows, head_dim| {
+            let shape = Shape::new(2, 2, rows).with_head_dim(head_dim);
+            Gradient::new(Problem::new(shape, Mask::Causal, Layout::Bhsd).unwrap()).unwrap()
+        };
+        assert_eq!(entry(&of(128, 64)), "fa512_sm90_backward_short_causal");
+        assert_eq!(entry(&of(129, 64)), "fa512_sm90_backward_causal");
+        assert_eq!(entry(&of(16, 72)), "fa512_sm90_d128_backward_causal");
+        let far = View::new(Strides { batch: 1 << 40, head: 1 << 20, row: 64 });
+        let gradient = of(200, 64);
+        let gradient = gradient.with_views(GradientViews { d_o: far, ..*gradient.views() }).unwrap();
+        assert_eq!(entry(&gradient), "fa512_sm80_backward_causal");
+        let planned = BackwardPlan::new(&of(512, 64), &H200).unwrap();
+        assert_eq!((planned.args.problem.work_items.get(), planned.args.head_items.get().get()), (2 * 2 * 8, 8));
+        assert_eq!(planned.blocks(), 32, "no more blocks than items");
     }
 
     #[test]

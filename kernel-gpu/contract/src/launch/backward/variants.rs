@@ -2,9 +2,11 @@
 
 use core::ops::RangeInclusive;
 
-use crate::spec::config::{ELEMENT_BYTES, Element, Family, MMA_M, Mask, Scores, Sequence, WARP_SIZE};
+use crate::schedule::architecture::{REGISTER_ALLOCATION_UNIT, REGISTERS_PER_MULTIPROCESSOR};
+use crate::schedule::tile::sm90_tma::{MBARRIER_BYTES, TENSOR_MAP_ROWS};
+use crate::spec::config::{ELEMENT_BYTES, Element, Family, MMA_M, Mask, Scores, Sequence, WARP_SIZE, WARPGROUP_WARPS};
 
-/// How the blocks of a backward entry divide the work.
+/// How the blocks of a backward entry of sm_80 divide the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tile {
     /// Columns of its tiles, at least D.
@@ -53,13 +55,131 @@ impl Tile {
     }
 }
 
+/// How the blocks of a backward entry of sm_90a divide the work. A block takes several items, one after another: 64 rows for each
+/// computing warpgroup. One warpgroup more copies tiles through tensor maps and computes what the others need of query rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TmaTile {
+    /// Columns of its tiles, at least D.
+    pub columns: u32,
+    /// Computing warpgroups of a block.
+    pub warpgroups: u32,
+    /// Stages of the tiles of a step.
+    pub stages: u32,
+    /// Items whose own rows are in shared memory at once.
+    pub own: u32,
+    /// Blocks on a multiprocessor.
+    pub blocks: u32,
+}
+
+impl TmaTile {
+    /// Rows that a block takes in a step.
+    pub const STEP: u32 = TENSOR_MAP_ROWS;
+    /// Registers of a thread that does not compute products.
+    pub const PRODUCER_REGISTERS: u32 = 40;
+
+    /// Columns of its tiles.
+    pub const fn columns(self) -> u32 {
+        self.columns
+    }
+
+    /// Rows of an item: keys whose dK and dV, or queries whose dQ, a block computes.
+    pub const fn rows(self) -> u32 {
+        self.warpgroups * TENSOR_MAP_ROWS
+    }
+
+    /// Threads of a block.
+    pub const fn threads(self) -> u32 {
+        (self.warpgroups + 1) * WARPGROUP_WARPS * WARP_SIZE
+    }
+
+    /// Registers of a thread that computes products: those of the launch, and what the other threads give up.
+    pub const fn consumer_registers(self) -> u32 {
+        let at_launch = REGISTERS_PER_MULTIPROCESSOR / self.blocks / self.threads() / REGISTER_ALLOCATION_UNIT
+            * REGISTER_ALLOCATION_UNIT;
+        let given_up = at_launch - Self::PRODUCER_REGISTERS;
+        (at_launch + given_up / self.warpgroups) / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT
+    }
+
+    /// Bytes of the own rows of an item: two tensors.
+    pub const fn own_bytes(self) -> u32 {
+        2 * self.rows() * self.columns * ELEMENT_BYTES as u32
+    }
+
+    /// Bytes of a stage: three tiles, of Q, dO and O, or of K and V.
+    pub const fn stage_bytes(self) -> u32 {
+        3 * Self::STEP * self.columns * ELEMENT_BYTES as u32
+    }
+
+    /// Bytes of the statistics of query rows in a stage.
+    pub const fn statistics_bytes(self) -> u32 {
+        self.rows() * STATISTICS_BYTES
+    }
+
+    /// Dynamic shared memory of a block, bytes: own rows, stages, and mbarriers: full and empty of each, and of the statistics of each stage.
+    pub const fn shared_bytes(self) -> u32 {
+        self.own * (self.own_bytes() + 2 * MBARRIER_BYTES)
+            + self.stages * (self.stage_bytes() + self.statistics_bytes() + 3 * MBARRIER_BYTES)
+    }
+}
+
+/// How the blocks of a backward entry divide the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackwardTile {
+    /// By `mma.sync`.
+    Sm80(Tile),
+    /// By `wgmma` and TMA.
+    Sm90(TmaTile),
+}
+
+impl BackwardTile {
+    /// Columns of its tiles.
+    pub const fn columns(self) -> u32 {
+        match self {
+            Self::Sm80(tile) => tile.columns,
+            Self::Sm90(tile) => tile.columns,
+        }
+    }
+
+    /// Rows of an item: keys whose dK and dV, or queries whose dQ, a block computes.
+    pub const fn rows(self) -> u32 {
+        match self {
+            Self::Sm80(tile) => tile.rows,
+            Self::Sm90(tile) => tile.rows(),
+        }
+    }
+
+    /// Threads of a block.
+    pub const fn threads(self) -> u32 {
+        match self {
+            Self::Sm80(tile) => tile.threads(),
+            Self::Sm90(tile) => tile.threads(),
+        }
+    }
+
+    /// Blocks that a multiprocessor should hold at least.
+    pub const fn min_blocks(self) -> u32 {
+        match self {
+            Self::Sm80(tile) => tile.min_blocks,
+            Self::Sm90(tile) => tile.blocks,
+        }
+    }
+
+    /// Dynamic shared memory of a block, bytes.
+    pub const fn shared_bytes(self) -> u32 {
+        match self {
+            Self::Sm80(tile) => tile.shared_bytes(),
+            Self::Sm90(tile) => tile.shared_bytes(),
+        }
+    }
+}
+
 /// A backward entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackwardVariant {
     /// Name of the `.entry`.
     pub entry: &'static str,
     /// How its blocks divide the work.
-    pub tile: Tile,
+    pub tile: BackwardTile,
     /// Element type of its tensors.
     pub element: Element,
     /// Sequence lengths it accepts.
@@ -73,51 +193,73 @@ pub struct BackwardVariant {
 impl BackwardVariant {
     /// Instruction family.
     pub const fn family(&self) -> Family {
-        Family::Sm80
+        match self.tile {
+            BackwardTile::Sm80(_) => Family::Sm80,
+            BackwardTile::Sm90(_) => Family::Sm90a,
+        }
+    }
+
+    /// Rows of Q and of K and V up to which it is faster than the entries that follow it in the list.
+    pub const fn most_rows(&self) -> u32 {
+        match self.tile {
+            BackwardTile::Sm90(tile) if tile.warpgroups == 1 => 2 * tile.rows(),
+            _ => u32::MAX,
+        }
+    }
+
+    /// Whether it copies through tensor maps, and takes them as a second argument.
+    pub const fn uses_tensor_maps(&self) -> bool {
+        matches!(self.tile, BackwardTile::Sm90(_))
     }
 
     /// The D that it computes.
     pub fn head_dims(&self) -> RangeInclusive<u32> {
-        1..=self.tile.columns
+        1..=self.tile.columns()
     }
 }
 
-/// Calls `$callback!` with every line `entry for F16, entry for Bf16: tile, sequence, mask;` of the backward entries, with `, Modified`
+/// Calls `$callback!` with every line `entry for F16, entry for Bf16: family tile, sequence, mask;` of the backward entries, with `, Modified`
 /// after the mask of those with score modifications, as [`crate::for_every_variant`] does.
 #[macro_export]
 macro_rules! for_every_backward_variant {
     ($callback:ident) => {
         $callback! {
-            fa512_sm80_backward_full, fa512_sm80_bf16_backward_full: Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Any, Full;
-            fa512_sm80_backward_causal, fa512_sm80_bf16_backward_causal: Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Any, Causal;
-            fa512_sm80_backward_modified, fa512_sm80_bf16_backward_modified: Tile { columns: 64, rows: 64, step: 64, warps: 4, min_blocks: 2 }, Any, Window, Modified;
-            fa512_sm80_backward_packed_full, fa512_sm80_bf16_backward_packed_full: Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Packed, Full;
-            fa512_sm80_backward_packed_causal, fa512_sm80_bf16_backward_packed_causal: Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Packed, Causal;
-            fa512_sm80_backward_packed_modified, fa512_sm80_bf16_backward_packed_modified: Tile { columns: 64, rows: 64, step: 64, warps: 4, min_blocks: 2 }, Packed, Window, Modified;
-            fa512_sm80_d128_backward_full, fa512_sm80_bf16_d128_backward_full: Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Any, Full;
-            fa512_sm80_d128_backward_causal, fa512_sm80_bf16_d128_backward_causal: Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Any, Causal;
-            fa512_sm80_d128_backward_modified, fa512_sm80_bf16_d128_backward_modified: Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Any, Window, Modified;
-            fa512_sm80_d128_backward_packed_full, fa512_sm80_bf16_d128_backward_packed_full: Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Packed, Full;
-            fa512_sm80_d128_backward_packed_causal, fa512_sm80_bf16_d128_backward_packed_causal: Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Packed, Causal;
-            fa512_sm80_d128_backward_packed_modified, fa512_sm80_bf16_d128_backward_packed_modified: Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Packed, Window, Modified;
+            fa512_sm90_backward_short_full, fa512_sm90_bf16_backward_short_full: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2 }, Any, Full;
+            fa512_sm90_backward_short_causal, fa512_sm90_bf16_backward_short_causal: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2 }, Any, Causal;
+            fa512_sm90_backward_full, fa512_sm90_bf16_backward_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1 }, Any, Full;
+            fa512_sm90_backward_causal, fa512_sm90_bf16_backward_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1 }, Any, Causal;
+            fa512_sm90_d128_backward_full, fa512_sm90_bf16_d128_backward_full: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 2, own: 2, blocks: 1 }, Any, Full;
+            fa512_sm90_d128_backward_causal, fa512_sm90_bf16_d128_backward_causal: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 2, own: 2, blocks: 1 }, Any, Causal;
+            fa512_sm80_backward_full, fa512_sm80_bf16_backward_full: Sm80 Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Any, Full;
+            fa512_sm80_backward_causal, fa512_sm80_bf16_backward_causal: Sm80 Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Any, Causal;
+            fa512_sm80_backward_modified, fa512_sm80_bf16_backward_modified: Sm80 Tile { columns: 64, rows: 64, step: 64, warps: 4, min_blocks: 2 }, Any, Window, Modified;
+            fa512_sm80_backward_packed_full, fa512_sm80_bf16_backward_packed_full: Sm80 Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Packed, Full;
+            fa512_sm80_backward_packed_causal, fa512_sm80_bf16_backward_packed_causal: Sm80 Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Packed, Causal;
+            fa512_sm80_backward_packed_modified, fa512_sm80_bf16_backward_packed_modified: Sm80 Tile { columns: 64, rows: 64, step: 64, warps: 4, min_blocks: 2 }, Packed, Window, Modified;
+            fa512_sm80_d128_backward_full, fa512_sm80_bf16_d128_backward_full: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Any, Full;
+            fa512_sm80_d128_backward_causal, fa512_sm80_bf16_d128_backward_causal: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Any, Causal;
+            fa512_sm80_d128_backward_modified, fa512_sm80_bf16_d128_backward_modified: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Any, Window, Modified;
+            fa512_sm80_d128_backward_packed_full, fa512_sm80_bf16_d128_backward_packed_full: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Packed, Full;
+            fa512_sm80_d128_backward_packed_causal, fa512_sm80_bf16_d128_backward_packed_causal: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Packed, Causal;
+            fa512_sm80_d128_backward_packed_modified, fa512_sm80_bf16_d128_backward_packed_modified: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Packed, Window, Modified;
         }
     };
 }
 
 macro_rules! list {
-    ($($f16:ident, $bf16:ident: $tile:expr, $sequence:ident, $mask:ident $(, $scores:ident)?;)*) => {
-        /// Every backward entry. Among those that compute a gradient, the first is taken.
+    ($($f16:ident, $bf16:ident: $kind:ident $tile:expr, $sequence:ident, $mask:ident $(, $scores:ident)?;)*) => {
+        /// Every backward entry. Among those that compute a gradient on a GPU, the first is taken.
         pub const BACKWARD_VARIANTS: &[BackwardVariant] = &[
             $(
-                list!(@ $f16, F16, $tile, $sequence, $mask, [$($scores)?]),
-                list!(@ $bf16, Bf16, $tile, $sequence, $mask, [$($scores)?]),
+                list!(@ $f16, F16, $kind $tile, $sequence, $mask, [$($scores)?]),
+                list!(@ $bf16, Bf16, $kind $tile, $sequence, $mask, [$($scores)?]),
             )*
         ];
     };
-    (@ $entry:ident, $element:ident, $tile:expr, $sequence:ident, $mask:ident, $scores:tt) => {
+    (@ $entry:ident, $element:ident, $kind:ident $tile:expr, $sequence:ident, $mask:ident, $scores:tt) => {
         BackwardVariant {
             entry: stringify!($entry),
-            tile: $tile,
+            tile: BackwardTile::$kind($tile),
             element: Element::$element,
             sequence: Sequence::$sequence,
             mask: Mask::$mask,
@@ -131,9 +273,9 @@ macro_rules! list {
 for_every_backward_variant!(list);
 
 /// File of the PTX of a family's backward entries.
-pub const fn file_of(family: Family) -> Option<&'static str> {
+pub const fn file_of(family: Family) -> &'static str {
     match family {
-        Family::Sm80 => Some("backward_sm_80.ptx"),
-        Family::Sm90a => None,
+        Family::Sm80 => "backward_sm_80.ptx",
+        Family::Sm90a => "backward_sm_90a.ptx",
     }
 }

@@ -7,7 +7,9 @@
 use super::kernel::Sm80Backward;
 use super::memory::SharedMemory;
 use super::output::{clear_other_rows, packed, store};
-use super::statistics::{Statistics, base_2_lse, probability};
+use super::statistics::Statistics;
+use crate::device::backward::bounds;
+use crate::device::backward::rows::{base_2_lse, probability};
 use crate::device::copy::start_copy;
 use crate::device::hidden::{not_unrolled, recompute};
 use crate::device::kernel::{Output, Tile};
@@ -130,11 +132,11 @@ pub unsafe fn gradients<K: Sm80Backward, const ROWS: u32, const STEP: u32, const
     lane: Lane,
 ) {
     let problem = &args.problem;
-    let (work, tile) = K::Sequence::key_tile(args, block, ROWS);
+    let work = K::Sequence::key_work(args, block);
     let (gradients, shares) = ([(args.dk, &args.dk_strides), (args.dv, &args.dv_strides)], args.key_tiles.get().get());
     // SAFETY: the blocks of a head have its tiles, each once.
     unsafe { clear_other_rows::<K, 2>(problem, gradients, Of::Keys, (work, shares), lane) };
-    let Some(tile) = tile else { return };
+    let Some(tile) = K::Sequence::key_tile(problem, work, ROWS) else { return };
     let (copiers, memory) = (K::copiers(problem.head_dim), Memory::<K, ROWS, STEP>::new());
     let of = |tensor, strides| HeadRows::new::<K::Element>(tensor, strides, work, tile.begin);
     // SAFETY: all threads are here, and nothing is in shared memory yet.
@@ -154,12 +156,7 @@ pub unsafe fn gradients<K: Sm80Backward, const ROWS: u32, const STEP: u32, const
         first_key: tile.first_row + warp_row,
         lane,
     };
-    let rows = K::Sequence::queries(problem, tile);
-    let first_position = K::Sequence::first_position(problem, rows.length, tile.length);
-    let row_at = |position: i32| position.saturating_sub(first_position as i32).max(0) as u32;
-    let begin = row_at(K::Mask::positions_begin(problem, tile.first_row)) / STEP * STEP;
-    let keys_end = (tile.first_row + ROWS).min(tile.length);
-    let end = row_at(K::Mask::positions_end(problem, keys_end)).min(rows.length);
+    let bounds::Queries { rows, first_position, begin, end } = bounds::Queries::of::<K>(problem, tile, ROWS, STEP);
     let group = problem.group.get().get();
     let mut number = 0;
     while number < not_unrolled(group) {
@@ -277,7 +274,7 @@ impl<K: Sm80Backward, const ROWS: u32, const M_TILES: usize> Warp<K, ROWS, M_TIL
                 unrolled!(at most 4; for m in M_TILES => {
                     unrolled!(at most 4; for i in 4 => {
                         let [lse, delta] = rows[i % 2];
-                        p[m][n][i] = probability(p[m][n][i], problem.scale_log2, lse);
+                        p[m][n][i] = probability(p[m][n][i], problem.scale_log2, -lse);
                         ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - delta);
                     });
                 });

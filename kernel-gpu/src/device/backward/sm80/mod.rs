@@ -1,7 +1,6 @@
 //! The backward pass by `cp.async`, `ldmatrix` and `mma.sync`, in one launch without a workspace.
 //!
-//! The first blocks compute dK and dV of some keys, the others dQ of some queries. Both compute S and dP: seven products instead of five,
-//! but no block adds to what another one computes. So a launch gives the same bits every time.
+//! The first blocks compute dK and dV of some keys, the others dQ of some queries.
 //!
 //! [`keys`] has the first blocks, [`queries`] the others, [`statistics`] what both know of a query row, [`memory`] their shared memory,
 //! [`output`] what they store.

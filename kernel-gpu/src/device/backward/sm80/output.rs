@@ -1,13 +1,12 @@
 //! Operands and results of the products: P and dS in elements, and the stores of gradients.
 
 use super::kernel::Sm80Backward;
+use crate::device::backward::output;
 use crate::device::kernel::Output;
 use crate::device::lane::{Lane, Scores, pack_probabilities};
 use crate::device::ptx::mma::FragmentA;
 use crate::device::sequence::other_rows::{self, Share};
 use crate::device::sequence::{Of, Sequence};
-use crate::device::stores::store_strip;
-use crate::device::tile::head_dim::{Fragments, HeadDim};
 use crate::device::tile::head_rows::HeadRows;
 use crate::device::unrolled;
 use contract::args::{ForwardArgs, Strides};
@@ -31,8 +30,8 @@ pub unsafe fn clear_other_rows<K: Sm80Backward, const COUNT: usize>(
         Of::Queries => problem.sequence,
         Of::Keys => problem.kv_sequence,
     };
-    let share = Share { number: work.query_tile, of: shares };
     let threads = (lane.thread, const { K::TILE.threads() });
+    let share = Share { number: work.query_tile, of: shares };
     unrolled!(at most 2; for i in COUNT => {
         let (tensor, strides) = gradients[i];
         let head = HeadRows::new::<K::Element>(tensor, strides, work, 0);
@@ -63,11 +62,8 @@ pub unsafe fn store<K: Sm80Backward, const M_TILES: usize>(
     lane: Lane,
 ) {
     unrolled!(at most 4; for m in M_TILES => {
-        unrolled!(at most 32; for n in K::HeadDim::N_TILES => {
-            unrolled!(at most 4; for i in 4 => { gradient[m].all_mut()[n][i] *= scale });
-        });
         let rows = (first_row + m as u32 * MMA_M, length);
         // SAFETY: the caller's promise.
-        unsafe { store_strip::<K>(&gradient[m], head, problem, rows, lane) };
+        unsafe { output::store::<K>(&mut gradient[m], head, scale, rows, problem, lane) };
     });
 }

@@ -6,7 +6,9 @@
 use super::kernel::{Sm80Backward, WholeBlock};
 use super::memory::SharedMemory;
 use super::output::{clear_other_rows, packed, store};
-use super::statistics::{Statistics, base_2_lse, probability};
+use super::statistics::Statistics;
+use crate::device::backward::bounds;
+use crate::device::backward::rows::{base_2_lse, probability};
 use crate::device::copy::start_copy;
 use crate::device::hidden::not_unrolled;
 use crate::device::kernel::{Output, Tile};
@@ -71,10 +73,8 @@ pub unsafe fn gradients<K: Sm80Backward, const ROWS: u32, const STEP: u32, const
     unsafe { clear_other_rows::<K, 1>(problem, [(args.dq, &args.dq_strides)], Of::Queries, (work, shares), lane) };
     let Some(tile) = K::Sequence::tile(problem, work, ROWS) else { return };
     let (copiers, memory) = (K::copiers(problem.head_dim), Memory::<K, ROWS, STEP>::new());
-    let Rows { begin, length: kv_length } = K::Sequence::keys(problem, tile);
-    let position = tile.first_row.wrapping_add(K::Sequence::first_position(problem, tile.length, kv_length));
-    let end = K::Mask::keys_end(problem, position.wrapping_add(ROWS), kv_length);
-    let mut key = if K::Mask::HAS_BEGIN { K::Mask::keys_begin(problem, position) / STEP * STEP } else { 0 };
+    let bounds::Keys { rows, position, begin: mut key, end } = bounds::Keys::of::<K>(problem, tile, ROWS, STEP);
+    let Rows { begin, length: kv_length } = rows;
     let of_keys = problem.of_keys(work);
     let keys = HeadRows::new::<K::Element>(problem.k, &problem.k_strides, of_keys, begin);
     let values = HeadRows::new::<K::Element>(problem.v, &problem.v_strides, of_keys, begin);
@@ -217,7 +217,7 @@ impl<K: Sm80Backward, const M_TILES: usize> Warp<'_, K, M_TILES> {
                 unrolled!(at most 2; for n in 2 => {
                     unrolled!(at most 4; for i in 4 => {
                         let [lse, delta] = self.statistics[m][i / 2];
-                        p[m][n][i] = probability(p[m][n][i], problem.scale_log2, lse);
+                        p[m][n][i] = probability(p[m][n][i], problem.scale_log2, -lse);
                         ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - delta);
                     });
                 });

@@ -1,12 +1,12 @@
-//! What the gradients need of a query row: LSE in base 2, and Δ = rowsum(dO ∘ O).
+//! The statistics of query rows in shared memory: LSE in base 2, and Δ = rowsum(dO ∘ O).
 
 use core::marker::PhantomData;
 
 use super::kernel::Sm80Backward;
+use crate::device::backward::rows::add_products;
 use crate::device::kernel::Tile;
 use crate::device::lane::Lane;
-use crate::device::ptx::element::Element;
-use crate::device::ptx::{math, memory, shuffle};
+use crate::device::ptx::{memory, shuffle};
 use crate::device::unrolled;
 use contract::backward::variants::STATISTICS_BYTES;
 
@@ -45,18 +45,13 @@ impl<K: Sm80Backward, const ROWS: u32> Statistics<K, ROWS> {
     pub unsafe fn write(self, d_o: Tile<K, ROWS>, o: Tile<K, ROWS>, lse: f32, lane: Lane) {
         let row = Self::row_of(lane);
         let first = lane.thread % const { Self::SHARING };
-        let mut sum = 0.0;
+        let mut sums = [0.0; 2];
         unrolled!(at most 32; for i in const { (Tile::<K, ROWS>::CHUNKS_PER_ROW / Self::SHARING) as usize } => {
             let chunk = first + i as u32 * const { Self::SHARING };
             // SAFETY: a chunk of each tile.
-            let (a, b) = unsafe {
-                (memory::load_shared_16(d_o.chunk(row, chunk)), memory::load_shared_16(o.chunk(row, chunk)))
-            };
-            unrolled!(at most 4; for pair in 4 => {
-                let ([a0, a1], [b0, b1]) = (K::Element::unpack(a[pair]), K::Element::unpack(b[pair]));
-                sum = math::fma(a1, b1, math::fma(a0, b0, sum));
-            });
+            sums = unsafe { add_products::<K::Element>(sums, d_o.chunk(row, chunk), o.chunk(row, chunk)) };
         });
+        let mut sum = sums[0] + sums[1];
         // SAFETY: warp together; one thread of a row writes its pair of words.
         unsafe {
             if const { Self::SHARING > 1 } {
@@ -92,25 +87,4 @@ impl<K: Sm80Backward, const ROWS: u32> Statistics<K, ROWS> {
             unsafe { memory::load_shared_four(self.address + row * STATISTICS_BYTES) };
         [[lse, delta], [next_lse, next_delta]]
     }
-}
-
-/// LSE in base 2 of `row` of a head with `length` rows; +∞, under which every probability is 0, for a row that does not exist, and for one
-/// without a key, whose LSE is −∞.
-///
-/// # Safety
-/// `lse` is the address of LSE of row 0.
-#[inline(always)]
-pub unsafe fn base_2_lse(lse: u64, row: u32, length: u32) -> f32 {
-    if row >= length {
-        return f32::INFINITY;
-    }
-    // SAFETY: an element of LSE.
-    let natural = f32::from_bits(unsafe { memory::load_global_4(lse + row as u64 * size_of::<f32>() as u64) });
-    if natural == f32::NEG_INFINITY { f32::INFINITY } else { natural * core::f32::consts::LOG2_E }
-}
-
-/// P of a score: 2^(c·s − LSE₂).
-#[inline(always)]
-pub fn probability(score: f32, scale_log2: f32, lse: f32) -> f32 {
-    math::exp2(math::fma(score, scale_log2, -lse))
 }

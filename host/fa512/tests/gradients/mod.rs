@@ -1,0 +1,398 @@
+//! The gradients of a test process, whose GPUs are of its `ARCHITECTURE`.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaSlice, CudaStream};
+use fa512::{
+    Addresses, Alignment, BackwardAddresses, Element, Error, ErrorKind, Gpu, Gradient, GradientViews, Layout, Mask,
+    Problem, ScoreMod, Shape, Slopes, Strides, Tensor, View, Views, Window,
+};
+
+use crate::common::attention::{Case, UNTOUCHED, decode, index, random};
+use crate::common::{address, findings, gpu, machine_of, raw};
+
+/// A problem whose O and LSE were computed, with dO and memory for its gradients.
+struct Gradients {
+    case: Case,
+    gradient: Gradient,
+    d_o: CudaSlice<u16>,
+    /// dQ, dK and dV.
+    outputs: [CudaSlice<u16>; 3],
+    d_o_values: Vec<u16>,
+}
+
+/// The process's GPUs.
+fn machine() -> Option<()> {
+    machine_of(crate::ARCHITECTURE)
+}
+
+const OUTPUTS: [Tensor; 3] = [Tensor::DQ, Tensor::DK, Tensor::DV];
+
+impl Gradients {
+    fn new(problem: Problem, stream: &Arc<CudaStream>) -> Self {
+        Self::of(Case::new(problem, stream), Gradient::new(problem).unwrap())
+    }
+
+    /// The gradient of a case.
+    fn of_case(case: Case) -> Self {
+        let gradient = Gradient::new(case.problem).unwrap();
+        Self::of(case, gradient)
+    }
+
+    fn of(case: Case, gradient: Gradient) -> Self {
+        let stream = &case.stream;
+        // SAFETY: the tensors live until the case is dropped, behind a synchronisation.
+        unsafe { fa512::forward(&case.problem, case.addresses(), raw(stream)) }.unwrap();
+        let elements = |tensor| {
+            let (offset, elements) = gradient.extent(tensor).unwrap();
+            (offset + elements) as usize
+        };
+        let d_o_values = random(case.problem.element(), elements(Tensor::DO), 5);
+        let d_o = stream.clone_htod(&d_o_values).unwrap();
+        let outputs = OUTPUTS.map(|tensor| stream.clone_htod(&vec![UNTOUCHED; elements(tensor)]).unwrap());
+        Self { case, gradient, d_o, outputs, d_o_values }
+    }
+
+    /// Computes the gradients and requires right ones.
+    fn compute(&self) {
+        self.call(self.addresses()).unwrap();
+        self.check();
+    }
+
+    fn addresses(&self) -> BackwardAddresses {
+        let stream = &self.case.stream;
+        let [dq, dk, dv] = self.outputs.each_ref().map(|slice| address(slice, stream));
+        BackwardAddresses { forward: self.case.addresses(), d_o: address(&self.d_o, stream), dq, dk, dv }
+    }
+
+    fn call(&self, addresses: BackwardAddresses) -> Result<(), Error> {
+        // SAFETY: the tensors live until `self` is dropped, behind a synchronisation; finding wrong addresses is the purpose of the call.
+        unsafe { fa512::backward(&self.gradient, addresses, raw(&self.case.stream)) }
+    }
+
+    /// dQ, dK and dV as they are on the GPU.
+    fn results(&self) -> [Vec<u16>; 3] {
+        self.case.stream.synchronize().expect("the kernel ran");
+        self.outputs.each_ref().map(|slice| self.case.stream.clone_dtoh(slice).unwrap())
+    }
+
+    /// Requires the results to be the gradients in f64, and nothing else to be written.
+    fn check(&self) {
+        let expected = self.reference();
+        for ((tensor, got), expected) in OUTPUTS.into_iter().zip(self.results()).zip(expected) {
+            let (shape, view) = (self.gradient.shape_of(tensor), self.gradient.view_of(tensor).unwrap());
+            let columns = shape.head_dim as usize;
+            let largest = expected.iter().fold(0.0, |largest: f64, value| largest.max(value.abs()));
+            let mut written = 0;
+            for (number, row) in expected.chunks(columns).enumerate() {
+                let number = number as u32;
+                let (of_head, row_index) = (number / shape.sequence, number % shape.sequence);
+                let first = index(view, of_head / shape.heads, of_head % shape.heads, row_index);
+                if self.is_unused(tensor, row_index) {
+                    assert!(got[first..first + columns].iter().all(|&bits| bits == UNTOUCHED), "{tensor} {row_index}");
+                    continue;
+                }
+                for (column, expected) in row.iter().enumerate() {
+                    let value = decode(self.case.problem.element(), got[first + column]);
+                    // dS is rounded to elements, and sums of its errors follow the largest of what is summed.
+                    let coarseness = if self.case.problem.element() == Element::F16 { 2e-3 } else { 1.6e-2 };
+                    assert!(
+                        (value - expected).abs() <= coarseness * largest.max(0.1),
+                        "{tensor}[{of_head}, {row_index}, {column}] is {value}, not {expected}: {:?}",
+                        self.case.problem
+                    );
+                    written += 1;
+                }
+            }
+            let touched = got.iter().filter(|&&bits| bits != UNTOUCHED).count();
+            assert!(touched <= written, "{tensor}: {touched} elements were written instead of {written}");
+        }
+    }
+
+    /// Whether a row is one that an entry of a padded batch does not use.
+    fn is_unused(&self, tensor: Tensor, row: u32) -> bool {
+        let of_keys = usize::from(tensor != Tensor::DQ);
+        let is_used = self.case.sequences().iter().any(|sequence| sequence[of_keys].contains(&row));
+        self.case.seqused.is_some() && !is_used
+    }
+
+    /// dQ, dK and dV in f64, contiguous `[B,H,S,D]`.
+    fn reference(&self) -> [Vec<f64>; 3] {
+        let problem = &self.case.problem;
+        let (shape, views) = (problem.shape(), problem.views());
+        let columns = shape.head_dim as usize;
+        let row = |values: &[u16], view: View, batch, head, row| -> Vec<f64> {
+            let first = index(view, batch, head, row);
+            values[first..first + columns].iter().map(|&bits| decode(problem.element(), bits)).collect()
+        };
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let [q_values, k_values, v_values] = self.case.inputs();
+        let mut gradients = OUTPUTS.map(|tensor| {
+            let shape = self.gradient.shape_of(tensor);
+            vec![0.0; (shape.batch * shape.heads * shape.sequence) as usize * columns]
+        });
+        let [dq, dk, dv] = &mut gradients;
+        for (batch, head) in (0..shape.batch).flat_map(|batch| (0..shape.heads).map(move |head| (batch, head))) {
+            let kv_head = head / shape.group();
+            let keys: Vec<_> = (0..shape.kv_sequence).map(|key| row(k_values, views.k, batch, kv_head, key)).collect();
+            let values: Vec<_> =
+                (0..shape.kv_sequence).map(|key| row(v_values, views.v, batch, kv_head, key)).collect();
+            for query in 0..shape.sequence {
+                let Some(attended) = self.case.keys(query) else { continue };
+                let q = row(q_values, views.q, batch, head, query);
+                let d_o = row(&self.d_o_values, self.gradient.views().d_o, batch, head, query);
+                let scaled = |key: u32| problem.scale() * dot(&q, &keys[key as usize]);
+                let score = |key| self.case.score([batch, head, query, key], scaled(key));
+                let scores: Vec<f64> = attended.clone().map(score).collect();
+                let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = scores.iter().map(|score| (score - maximum).exp()).sum();
+                let p: Vec<f64> = scores.iter().map(|score| (score - maximum).exp() / sum).collect();
+                let dp: Vec<f64> = attended.clone().map(|key| dot(&d_o, &values[key as usize])).collect();
+                let delta = dot(&p, &dp);
+                for ((key, p), dp) in attended.zip(&p).zip(&dp) {
+                    let cap = problem.score_mod().softcap;
+                    let derivative = cap.map_or(1.0, |cap| 1.0 - (scaled(key) / cap).tanh().powi(2));
+                    let ds = problem.scale() * derivative * p * (dp - delta);
+                    let q_first = (((batch * shape.heads + head) * shape.sequence + query) as usize) * columns;
+                    let k_first = (((batch * shape.kv_heads + kv_head) * shape.kv_sequence + key) as usize) * columns;
+                    for column in 0..columns {
+                        dq[q_first + column] += ds * keys[key as usize][column];
+                        dk[k_first + column] += ds * q[column];
+                        dv[k_first + column] += p * d_o[column];
+                    }
+                }
+            }
+        }
+        gradients
+    }
+}
+
+fn problem(shape: Shape, mask: Mask, layout: Layout) -> Problem {
+    Problem::new(shape, mask, layout).unwrap()
+}
+
+#[test]
+fn gradients_are_right_whatever_the_length_mask_type_and_layout() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for (sequence, layout) in [(1, Layout::Bhsd), (17, Layout::Bshd), (64, Layout::Bhsd), (130, Layout::Bshd)] {
+        for mask in [Mask::Full, Mask::Causal] {
+            for element in [Element::F16, Element::Bf16] {
+                let problem = problem(Shape::new(2, 2, sequence), mask, layout).with_element(element);
+                let gradients = Gradients::new(problem, &stream);
+                gradients.compute();
+            }
+        }
+    }
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn gradients_of_several_steps_and_blocks_are_right() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for mask in [Mask::Full, Mask::Causal] {
+        let gradients = Gradients::new(problem(Shape::new(1, 1, 270), mask, Layout::Bhsd), &stream);
+        gradients.compute();
+    }
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn gradients_of_heads_of_any_size_are_right() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for head_dim in [8, 40, 72, 128] {
+        for mask in [Mask::Full, Mask::Causal] {
+            let shape = Shape::new(1, 2, 70).with_head_dim(head_dim);
+            let gradients = Gradients::new(problem(shape, mask, Layout::Bshd), &stream);
+            gradients.compute();
+        }
+    }
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn heads_of_queries_add_to_the_gradients_of_the_heads_of_keys_that_they_share() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for (heads, kv_heads, mask) in [(4, 2, Mask::Full), (3, 1, Mask::Causal)] {
+        let shape = Shape::new(2, heads, 70).with_kv_heads(kv_heads);
+        let gradients = Gradients::new(problem(shape, mask, Layout::Bhsd), &stream);
+        gradients.compute();
+    }
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn there_may_be_more_keys_than_queries_or_fewer() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for (sequence, kv_sequence) in [(1, 200), (70, 130), (130, 70), (200, 1)] {
+        for mask in [Mask::Full, Mask::Causal] {
+            let shape = Shape::new(1, 2, sequence).with_kv_sequence(kv_sequence);
+            let gradients = Gradients::new(problem(shape, mask, Layout::Bshd), &stream);
+            gradients.compute();
+        }
+    }
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn gradients_have_views_of_their_own() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let problem = problem(Shape::new(2, 2, 40), Mask::Full, Layout::Bhsd).with_scale(0.3).unwrap();
+    let padded = View { offset: 8, ..View::new(Strides { batch: 8192, head: 4000, row: 72 }) };
+    let padded_problem = problem.with_views(Views::all(padded)).unwrap();
+    let other = View::new(Strides { batch: 40 * 256, head: 64, row: 256 });
+    let views = GradientViews { d_o: other, dq: other, dk: padded, dv: other };
+    let gradient = Gradient::new(padded_problem).unwrap().with_views(views).unwrap();
+    let gradients = Gradients::of(Case::new(padded_problem, &stream), gradient);
+    gradients.compute();
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn the_same_gradients_come_again() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let gradients = Gradients::new(problem(Shape::new(1, 2, 150), Mask::Causal, Layout::Bhsd), &stream);
+    gradients.call(gradients.addresses()).unwrap();
+    let first = gradients.results();
+    for _ in 0..2 {
+        gradients.call(gradients.addresses()).unwrap();
+        assert!(gradients.results() == first);
+    }
+}
+
+#[test]
+fn gradients_of_windows_are_right() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let window = |left, right| Window { left, right };
+    for (sequence, window) in [
+        (150, window(Some(40), Some(40))),
+        (100, window(Some(3), None)),
+        (70, window(None, Some(9))),
+        (80, window(Some(0), Some(0))),
+    ] {
+        for head_dim in [64, 128] {
+            let shape = Shape::new(1, 1, sequence).with_head_dim(head_dim);
+            let problem = problem(shape, Mask::Full, Layout::Bhsd).with_window(window);
+            Gradients::new(problem, &stream).compute();
+        }
+    }
+    for (sequence, kv_sequence) in [(70, 130), (130, 70)] {
+        for mask in [Mask::Causal, Mask::Window] {
+            let shape = Shape::new(1, 2, sequence).with_kv_sequence(kv_sequence);
+            Gradients::new(problem(shape, mask, Layout::Bshd).aligned(Alignment::BottomRight), &stream).compute();
+        }
+    }
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn gradients_of_changed_scores_are_right() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let (sequence, kv_sequence) = (70, 90);
+    let strides = Strides { batch: 0, head: sequence * kv_sequence, row: kv_sequence };
+    let softcap = ScoreMod { softcap: Some(1.5), ..ScoreMod::NONE };
+    let alibi = ScoreMod { alibi: Some(Slopes::PerHead), ..ScoreMod::NONE };
+    let bias = ScoreMod { bias: Some(strides), ..ScoreMod::NONE };
+    let all = ScoreMod { softcap: Some(2.0), alibi: Some(Slopes::PerBatchAndHead), bias: Some(strides) };
+    for score_mod in [softcap, alibi, bias, all] {
+        for (mask, element, head_dim) in [(Mask::Full, Element::F16, 64), (Mask::Causal, Element::Bf16, 72)] {
+            let shape = Shape::new(2, 2, sequence as u32).with_kv_sequence(kv_sequence as u32).with_head_dim(head_dim);
+            let problem = problem(shape, mask, Layout::Bhsd).with_element(element).with_score_mod(score_mod).unwrap();
+            Gradients::new(problem, &stream).compute();
+        }
+    }
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn gradients_of_packed_sequences_are_right_and_0_outside() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let at = |head_dim| Shape::new(1, 2, 160).with_head_dim(head_dim).with_kv_heads(1);
+    for mask in [Mask::Full, Mask::Causal, Mask::Window] {
+        for head_dim in [64, 96] {
+            let problem = problem(at(head_dim), mask, Layout::Bshd);
+            Gradients::of_case(Case::packed_problem(problem, &[3, 3, 20, 140, 150], &stream)).compute();
+            let (q, k) = ([0, 30, 30, 120, 150], [5, 40, 50, 155, 155]);
+            let separate = problem.aligned(Alignment::BottomRight);
+            Gradients::of_case(Case::separate(separate, &q, &k, &stream)).compute();
+        }
+    }
+    let alibi = ScoreMod { alibi: Some(Slopes::PerHead), softcap: Some(2.0), bias: None };
+    let changed = problem(at(64), Mask::Causal, Layout::Bshd).with_score_mod(alibi).unwrap();
+    Gradients::of_case(Case::packed_problem(changed, &[0, 70, 160], &stream)).compute();
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn gradients_of_padded_batches_are_right_where_rows_are_used() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for mask in [Mask::Full, Mask::Causal] {
+        let problem = problem(Shape::new(3, 2, 80).with_kv_sequence(90), mask, Layout::Bshd);
+        Gradients::of_case(Case::padded(problem, [&[80, 20, 0], &[90, 70, 10]], &stream)).compute();
+    }
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn no_lengths_make_a_gradient_leave_its_tensors_or_hang() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let problem = problem(Shape::new(1, 1, 100), Mask::Full, Layout::Bshd);
+    for cu_seqlens in [[0, 20, 10, 30], [90, -5, 1000, 7], [i32::MAX, i32::MIN, -1, 0]] {
+        let gradients = Gradients::of_case(Case::packed_problem(problem, &cu_seqlens, &stream));
+        gradients.call(gradients.addresses()).unwrap();
+        gradients.results();
+    }
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn what_no_backward_kernel_computes_is_refused_by_name() {
+    let Some(()) = machine() else { return };
+    // Its context ends with it.
+    let _stream = gpu(0);
+    let gradient = |head_dim| {
+        let shape = Shape::new(1, 2, 70).with_head_dim(head_dim);
+        fa512::supports_backward(
+            &Gradient::new(problem(shape, Mask::Full, Layout::Bshd)).unwrap(),
+            &Gpu::current().unwrap(),
+        )
+    };
+    let error = gradient(136).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("heads of more than 128 columns"), "{error}");
+    assert!(gradient(128).unwrap().entry.contains("d128_backward_full"));
+}
+
+#[test]
+fn wrong_addresses_are_refused_before_anything_is_launched() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let gradients = Gradients::new(problem(Shape::new(1, 2, 64), Mask::Full, Layout::Bhsd), &stream);
+    let good = gradients.addresses();
+    for (addresses, expected) in [
+        (BackwardAddresses { d_o: 0, ..good }, "dO is at address 0x0"),
+        (BackwardAddresses { dk: good.dk + 8, ..good }, "dK is at address"),
+        (BackwardAddresses { dq: good.dv, ..good }, "dQ at"),
+        (BackwardAddresses { dv: good.forward.v, ..good }, "dV at"),
+        (BackwardAddresses { dq: good.d_o, ..good }, "dQ at"),
+        (BackwardAddresses { forward: Addresses { lse: Some(good.dk), ..good.forward }, ..good }, "dK at"),
+        (BackwardAddresses { forward: Addresses { lse: None, ..good.forward }, ..good }, "LSE"),
+        (BackwardAddresses { dv: good.dv + 16, ..good }, "dV"),
+    ] {
+        let error = gradients.call(addresses).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    assert!(gradients.results().iter().flatten().all(|&bits| bits == UNTOUCHED));
+    assert_eq!(findings(), "");
+}

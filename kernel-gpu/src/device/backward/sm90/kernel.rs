@@ -1,0 +1,31 @@
+//! The specialisation of a kernel of this family.
+
+use crate::device::kernel::Kernel;
+use crate::device::mask::Mask;
+use crate::device::ptx::wgmma::{Accumulators, Registers};
+use crate::device::tile::head_dim::HeadDim;
+use crate::device::tma::mapped::Mapped;
+use contract::backward::variants::TmaTile;
+
+/// Rows of a step: of Q, dO and O, or of K and V.
+pub const STEP: u32 = TmaTile::STEP;
+/// 8-column tiles of the scores of a step.
+pub const N_TILES: usize = 8;
+/// 16-row steps along a step, the depth of the products that accumulate gradients.
+pub const K_STEPS: usize = 4;
+
+/// The specialisation of a backward kernel.
+pub trait Sm90Backward:
+    Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulators + Registers, Queries: Registers>>
+{
+    /// How its blocks divide the work.
+    const TILE: TmaTile;
+    /// Computing warpgroups.
+    const WARPGROUPS: u32 = Self::TILE.warpgroups;
+    /// Whether a warpgroup keeps its own rows of both tensors in registers. Otherwise the products read them from shared memory, which costs
+    /// twice as much of its bandwidth.
+    const KEEPS_OWN_ROWS: bool = Self::HeadDim::COLUMNS <= 64;
+    /// Whether the products that accumulate gradients run beside the computation of the next step's P and dS. Beside wide accumulators there are
+    /// no registers for both, and two blocks of a multiprocessor overlap with each other; under a mask it gains nothing.
+    const OVERLAPS_STEPS: bool = Self::HeadDim::COLUMNS <= 64 && Self::TILE.blocks == 1 && Self::Mask::ALL_KEYS;
+}

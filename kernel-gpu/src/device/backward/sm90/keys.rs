@@ -1,0 +1,263 @@
+//! dK and dV of an item's keys, whose warpgroup has keys as rows and queries as columns: Sᵀ = K·Qᵀ, dPᵀ = V·dOᵀ.
+
+use super::items::{KeyItem, Step};
+use super::kernel::{K_STEPS, N_TILES, STEP, Sm90Backward};
+use super::memory::{Memory, STATISTIC_BYTES};
+use super::output::head_rows;
+use super::own::OwnRows;
+use super::ring::{Place, Places};
+use super::strip::{Strip, accumulate, arrive_together, packed, pass_over};
+use crate::device::backward::bounds;
+use crate::device::backward::output::store;
+use crate::device::backward::rows::probability;
+use crate::device::hidden;
+use crate::device::kernel::OutputStrip;
+use crate::device::lane::{Lane, ROWS_PER_LANE, Scores};
+use crate::device::mask::Mask;
+use crate::device::ptx::mma::FragmentA;
+use crate::device::ptx::wgmma::{Accumulators, Descriptor, NMajor, Registers};
+use crate::device::ptx::{mbarrier, memory};
+use crate::device::tile::head_dim::Fragments;
+use crate::device::tma::rows::Rows;
+use crate::device::tma::turns::Turns;
+use crate::device::unrolled;
+use contract::args::ForwardArgs;
+use contract::backward::args::BackwardArgs;
+use contract::config::{MMA_M, MMA_N, WARPGROUP_ROWS, WARPGROUP_WARPS};
+
+/// 64 keys of a warpgroup.
+struct KeyStrip<'a, K: Sm90Backward> {
+    problem: &'a ForwardArgs,
+    dk: OutputStrip<K>,
+    dv: OutputStrip<K>,
+    keys: OwnRows<K>,
+    values: OwnRows<K>,
+    /// Sᵀ.
+    scores: Scores<1, N_TILES>,
+    /// dPᵀ.
+    d_p: Scores<1, N_TILES>,
+    /// −LSE of the lane's columns.
+    minus_lse: [[f32; 2]; N_TILES],
+    p: [FragmentA; K_STEPS],
+    d_s: [FragmentA; K_STEPS],
+    queries: bounds::Queries,
+    /// The warpgroup's first key.
+    first_key: u32,
+    /// Keys of the sequence.
+    length: u32,
+    lane: Lane,
+}
+
+/// Computes dK and dV of an item.
+///
+/// # Safety
+/// Warpgroup together, for the items in order.
+#[inline(always)]
+pub unsafe fn gradients<K: Sm90Backward>(
+    args: &BackwardArgs,
+    (number, item): (u32, KeyItem<K>),
+    places: &mut Places,
+    memory: Memory<K>,
+    turns: Turns,
+    (warpgroup, lane): (u32, Lane),
+) {
+    let (problem, own) = (&args.problem, places.own);
+    let (first_key, length) = (item.tile.first_row + warpgroup * WARPGROUP_ROWS, item.tile.length);
+    let mut steps = item.steps(args);
+    // SAFETY: warpgroup together; K and V have arrived behind the wait, and are released after their last use.
+    unsafe {
+        mbarrier::wait(memory.own_full(own), own.parity);
+        if first_key < length {
+            let mut strip = KeyStrip::<K> {
+                problem,
+                dk: Fragments::zeros(),
+                dv: Fragments::zeros(),
+                keys: OwnRows::of(memory.own(own, 0, warpgroup), lane),
+                values: OwnRows::of(memory.own(own, 1, warpgroup), lane),
+                scores: [[[0.0; 4]; N_TILES]],
+                d_p: [[[0.0; 4]; N_TILES]],
+                minus_lse: [[0.0; 2]; N_TILES],
+                p: [[0; 4]; K_STEPS],
+                d_s: [[0; 4]; K_STEPS],
+                queries: item.queries,
+                first_key,
+                length,
+                lane,
+            };
+            if K::KEEPS_OWN_ROWS {
+                arrive_together(memory.own_empty(own), lane.index);
+            }
+            accumulate(&mut strip, steps, places, memory, turns, lane);
+            if !K::KEEPS_OWN_ROWS {
+                arrive_together(memory.own_empty(own), lane.index);
+            }
+            let (Some(item), lane) = (KeyItem::<K>::again(args, number), lane.recomputed()) else { return };
+            let (first_key, length) = (item.tile.first_row + warpgroup * WARPGROUP_ROWS, item.tile.length);
+            let of = |tensor, strides| head_rows::<K>(tensor, strides, item.work, item.tile);
+            let rows = (first_key + lane.warp % WARPGROUP_WARPS * MMA_M, length);
+            store::<K>(&mut strip.dk, of(args.dk, &args.dk_strides), args.scale, rows, problem, lane);
+            store::<K>(&mut strip.dv, of(args.dv, &args.dv_strides), 1.0, rows, problem, lane);
+        } else {
+            arrive_together(memory.own_empty(own), lane.index);
+            while steps.next().is_some() {
+                pass_over(places, memory, turns, lane);
+            }
+        }
+    }
+    places.next_item::<K>();
+}
+
+/// The statistics of the lane's columns in 8-column tile `N`, from the address of its first column on.
+///
+/// # Safety
+/// They are computed.
+#[inline(always)]
+unsafe fn of_two_columns<const N: usize>(first: u32) -> [f32; 2] {
+    // SAFETY: the caller's promise.
+    unsafe { memory::load_shared_pair(first + const { N as u32 * MMA_N * STATISTIC_BYTES }) }
+}
+
+impl<K: Sm90Backward> KeyStrip<'_, K> {
+    /// Position of the first query of a step among the keys.
+    #[inline(always)]
+    fn position(&self, step: Step) -> u32 {
+        step.row.wrapping_add(self.queries.first_position)
+    }
+
+    /// Sets the scores of keys that a query does not attend to to −∞. Missing rows have probability 0 by their LSE, and gradients of missing
+    /// keys are not stored.
+    #[inline(always)]
+    fn mask(&mut self, step: Step) {
+        let (problem, length, position) = (self.problem, self.length, self.position(step));
+        let is_touched =
+            K::Mask::touches::<K::Sequence>(problem, (position, STEP), self.first_key, WARPGROUP_ROWS, length);
+        if K::Mask::ALL_KEYS || !is_touched {
+            return;
+        }
+        let lane = self.lane.recomputed();
+        let first_key = self.first_key + lane.warp % WARPGROUP_WARPS * MMA_M;
+        let position = position.wrapping_add(lane.pair_column());
+        unrolled!(at most 8; for n in N_TILES => {
+            unrolled!(at most 2; for i in 2 => {
+                let position = position.wrapping_add(n as u32 * MMA_N + i as u32);
+                let end = K::Mask::keys_end(problem, position.wrapping_add(1), length);
+                unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                    let key = lane.row(first_key, 0, r);
+                    if key >= end || K::Mask::HAS_BEGIN && key < K::Mask::keys_begin(problem, position) {
+                        self.scores[0][n][2 * r + i] = f32::NEG_INFINITY;
+                    }
+                });
+            });
+        });
+    }
+}
+
+impl<K: Sm90Backward> Strip<K> for KeyStrip<'_, K> {
+    #[inline(always)]
+    fn has(&self, step: Step) -> bool {
+        let position = self.position(step);
+        let ends_before = !K::Mask::ALL_KEYS
+            && K::Mask::keys_end(self.problem, position.wrapping_add(STEP), self.length) <= self.first_key;
+        let begins_behind =
+            K::Mask::HAS_BEGIN && K::Mask::keys_begin(self.problem, position) >= self.first_key + WARPGROUP_ROWS;
+        !ends_before && !begins_behind
+    }
+
+    #[inline(always)]
+    unsafe fn start_scores(&mut self, memory: Memory<K>, stage: Place) {
+        // SAFETY: as promised to this function.
+        unsafe { self.keys.start_product(memory.staged(stage, 0), &mut self.scores) };
+    }
+
+    #[inline(always)]
+    fn pin_read_scores(&mut self) {
+        self.keys.pin_read(&mut self.scores);
+    }
+
+    #[inline(always)]
+    fn pin_scores(&mut self) {
+        self.keys.pin(&mut self.scores);
+    }
+
+    #[inline(always)]
+    unsafe fn start_d_p(&mut self, memory: Memory<K>, stage: Place) {
+        // SAFETY: as promised to this function.
+        unsafe { self.values.start_product(memory.staged(stage, 1), &mut self.d_p) };
+    }
+
+    #[inline(always)]
+    fn pin_read_d_p(&mut self) {
+        self.values.pin_read(&mut self.d_p);
+    }
+
+    #[inline(always)]
+    fn pin_d_p(&mut self) {
+        self.values.pin(&mut self.d_p);
+    }
+
+    #[inline(always)]
+    unsafe fn load_lse(&mut self, memory: Memory<K>, stage: Place) {
+        let first = memory.minus_lse(stage, self.lane.recomputed().pair_column());
+        unrolled!(at most 8; for n in N_TILES => {
+            // SAFETY: those of two columns, which are computed.
+            self.minus_lse[n] = unsafe { of_two_columns::<n>(first) };
+        });
+    }
+
+    #[inline(always)]
+    unsafe fn probabilities(&mut self, memory: Memory<K>, stage: Place, step: Step) {
+        self.mask(step);
+        let scale_log2 = self.problem.scale_log2;
+        let first = memory.minus_lse(stage, self.lane.recomputed().pair_column());
+        unrolled!(at most 8; for n in N_TILES => {
+            if !K::OVERLAPS_STEPS {
+                // SAFETY: those of two columns, which are computed.
+                self.minus_lse[n] = unsafe { of_two_columns::<n>(first) };
+            }
+            unrolled!(at most 4; for i in 4 => {
+                self.scores[0][n][i] = probability(self.scores[0][n][i], scale_log2, self.minus_lse[n][i % 2]);
+            });
+        });
+    }
+
+    #[inline(always)]
+    unsafe fn differentiate(&mut self, memory: Memory<K>, stage: Place) {
+        let first = memory.delta(stage, self.lane.recomputed().pair_column());
+        unrolled!(at most 8; for n in N_TILES => {
+            // SAFETY: those of two columns, which are computed.
+            let delta = unsafe { of_two_columns::<n>(first) };
+            unrolled!(at most 4; for i in 4 => {
+                self.d_p[0][n][i] = self.scores[0][n][i] * (self.d_p[0][n][i] - delta[i % 2]);
+            });
+        });
+    }
+
+    #[inline(always)]
+    fn pack(&mut self) {
+        self.p = packed::<K>(&self.scores);
+        self.d_s = packed::<K>(&self.d_p);
+    }
+
+    #[inline(always)]
+    unsafe fn start_gradients(&mut self, memory: Memory<K>, stage: Place) {
+        let tile = |index| Descriptor::<NMajor, Rows<K>>::new(hidden::recompute(memory.staged(stage, index).address()));
+        let (q, d_o) = (tile(0), tile(1));
+        // SAFETY: as promised to this function.
+        unsafe {
+            unrolled!(at most 4; for k in K_STEPS => {
+                self.dv.multiply_fragment::<K::Element, _>(self.p[k], d_o.step(k), true);
+            });
+            unrolled!(at most 4; for k in K_STEPS => {
+                self.dk.multiply_fragment::<K::Element, _>(self.d_s[k], q.step(k), true);
+            });
+        }
+    }
+
+    #[inline(always)]
+    fn pin_gradients(&mut self) {
+        self.p.pin();
+        self.dv.pin();
+        self.d_s.pin();
+        self.dk.pin();
+    }
+}

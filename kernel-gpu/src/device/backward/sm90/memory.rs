@@ -1,0 +1,146 @@
+//! Where the tiles and mbarriers of a block lie in shared memory.
+//!
+//! First the own rows of items, two tensors of 64 rows for each warpgroup. Then the stages: three tiles of 64 rows. Then the statistics of query
+//! rows of each stage, and the mbarriers: "full" and "empty" for own rows and for stages, and "computed" for statistics.
+
+use core::marker::PhantomData;
+
+use super::kernel::Sm90Backward;
+use super::ring::Place;
+use crate::device::codegen::shared;
+use crate::device::hidden;
+use crate::device::ptx::mbarrier;
+use crate::device::tma::rows::Rows;
+use contract::backward::variants::STATISTICS_BYTES;
+use contract::config::{WARP_SIZE, WARPGROUP_WARPS};
+
+/// Threads that compute statistics.
+pub const STATISTICS_THREADS: u32 = 64;
+
+/// Bytes of LSE or Δ of a row.
+pub const STATISTIC_BYTES: u32 = STATISTICS_BYTES / 2;
+
+/// The own tensors of an item: K and V, or Q and dO.
+pub const OWN_TENSORS: u32 = 2;
+/// Tiles of a stage.
+pub const STAGED: u32 = 3;
+
+/// The block's dynamic shared memory.
+#[derive(Clone, Copy)]
+pub struct Memory<K> {
+    base: u32,
+    _kernel: PhantomData<K>,
+}
+
+impl<K: Sm90Backward> Memory<K> {
+    const OWN: u32 = K::TILE.own;
+    const STAGES: u32 = K::TILE.stages;
+    const STAGES_BEGIN: u32 = Self::OWN * K::TILE.own_bytes();
+    const STATISTICS: u32 = Self::STAGES_BEGIN + Self::STAGES * K::TILE.stage_bytes();
+    const OWN_FULL: u32 = Self::STATISTICS + Self::STAGES * K::TILE.statistics_bytes();
+    const OWN_EMPTY: u32 = Self::OWN_FULL + Self::OWN * mbarrier::BYTES;
+    const STAGE_FULL: u32 = Self::OWN_EMPTY + Self::OWN * mbarrier::BYTES;
+    const STAGE_EMPTY: u32 = Self::STAGE_FULL + Self::STAGES * mbarrier::BYTES;
+    const COMPUTED: u32 = Self::STAGE_EMPTY + Self::STAGES * mbarrier::BYTES;
+    const END: u32 = Self::COMPUTED + Self::STAGES * mbarrier::BYTES;
+
+    /// The shared memory of the calling thread's block.
+    #[inline(always)]
+    pub fn new() -> Self {
+        const {
+            assert!(Self::END == K::TILE.shared_bytes(), "the launch allocates what the kernel uses");
+            assert!(K::WARPGROUPS <= STAGED, "O of an item's queries fills a stage");
+        }
+        Self { base: shared::dynamic_shared_mem(), _kernel: PhantomData }
+    }
+
+    /// Address `offset` bytes behind the first. Computed for each use: the addresses of all arrays would occupy registers from the beginning on.
+    #[inline(always)]
+    fn at(self, offset: u32) -> u32 {
+        hidden::recompute(self.base) + offset
+    }
+
+    /// Own rows of a warpgroup.
+    #[inline(always)]
+    pub fn own(self, place: Place, tensor: u32, warpgroup: u32) -> Rows<K> {
+        let index = (place.index * OWN_TENSORS + tensor) * K::WARPGROUPS + warpgroup;
+        Rows::at(self.at(index * Rows::<K>::BYTES))
+    }
+
+    /// Tile `index` of a stage.
+    #[inline(always)]
+    pub fn staged(self, place: Place, index: u32) -> Rows<K> {
+        Rows::at(self.at(Self::STAGES_BEGIN + (place.index * STAGED + index) * Rows::<K>::BYTES))
+    }
+
+    /// Address of −LSE of row `row` of a stage.
+    #[inline(always)]
+    pub fn minus_lse(self, place: Place, row: u32) -> u32 {
+        self.at(Self::STATISTICS + place.index * K::TILE.statistics_bytes() + row * STATISTIC_BYTES)
+    }
+
+    /// Address of Δ of row `row` of a stage.
+    #[inline(always)]
+    pub fn delta(self, place: Place, row: u32) -> u32 {
+        self.minus_lse(place, row) + const { K::TILE.rows() * STATISTIC_BYTES }
+    }
+
+    /// The mbarrier of arrived own rows.
+    #[inline(always)]
+    pub fn own_full(self, place: Place) -> u32 {
+        self.at(Self::OWN_FULL + place.index * mbarrier::BYTES)
+    }
+
+    /// The mbarrier of own rows that may be overwritten.
+    #[inline(always)]
+    pub fn own_empty(self, place: Place) -> u32 {
+        self.at(Self::OWN_EMPTY + place.index * mbarrier::BYTES)
+    }
+
+    /// The mbarrier of an arrived stage.
+    #[inline(always)]
+    pub fn stage_full(self, place: Place) -> u32 {
+        self.at(Self::STAGE_FULL + place.index * mbarrier::BYTES)
+    }
+
+    /// The mbarrier of a stage that may be overwritten.
+    #[inline(always)]
+    pub fn stage_empty(self, place: Place) -> u32 {
+        self.at(Self::STAGE_EMPTY + place.index * mbarrier::BYTES)
+    }
+
+    /// The mbarrier of computed statistics.
+    #[inline(always)]
+    pub fn computed(self, place: Place) -> u32 {
+        self.at(Self::COMPUTED + place.index * mbarrier::BYTES)
+    }
+
+    /// Initialises all mbarriers.
+    ///
+    /// # Safety
+    /// One thread of the block calls this, before a barrier of the block.
+    #[inline(always)]
+    pub unsafe fn initialise(self) {
+        let users = const { K::WARPGROUPS * WARPGROUP_WARPS };
+        let computing = const { STATISTICS_THREADS / WARP_SIZE };
+        let mut index = 0;
+        // SAFETY: mbarriers inside the allocation, which nothing uses yet.
+        unsafe {
+            while index < Self::OWN {
+                let place = Place { index, parity: 0 };
+                mbarrier::init(self.own_full(place), 1);
+                mbarrier::init(self.own_empty(place), users + computing);
+                index += 1;
+            }
+            index = 0;
+            while index < Self::STAGES {
+                let place = Place { index, parity: 0 };
+                mbarrier::init(self.stage_full(place), 1);
+                mbarrier::init(self.stage_empty(place), users);
+                mbarrier::init(self.computed(place), computing);
+                index += 1;
+            }
+        }
+        mbarrier::fence_init();
+    }
+}

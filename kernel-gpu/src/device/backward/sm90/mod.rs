@@ -1,0 +1,86 @@
+//! The backward pass by TMA and `wgmma`, in one launch without a workspace.
+//!
+//! A block takes work items one after another: the keys or the queries of 64 rows for each computing warpgroup. A producer copies the tiles of
+//! the items, ahead of the warpgroups that compute, and two warps compute Δ of query rows. Rows of a warpgroup are the rows of its products:
+//! Sᵀ and dPᵀ, or S and dP, come out in the registers in which the products that follow read P and dS as their left operand.
+//!
+//! [`items`] says which item has which rows, [`role`] which warp does what, [`producer`] copies, [`statistics`] computes Δ, [`strip`] is the
+//! loop of a warpgroup, [`keys`] and [`queries`] what it accumulates; [`memory`] has the layout of shared memory, [`ring`] its places.
+
+mod items;
+mod kernel;
+mod keys;
+mod memory;
+mod output;
+mod own;
+mod producer;
+mod queries;
+mod ring;
+mod role;
+mod statistics;
+mod strip;
+
+pub use kernel::Sm90Backward;
+
+use crate::device::lane::Lane;
+use crate::device::ptx::{shuffle, sync, warpgroup};
+use crate::device::tma::context::Maps;
+use crate::device::tma::turns::Turns;
+use contract::backward::args::BackwardArgs;
+use contract::config::{WARP_SIZE, WARPGROUP_WARPS};
+use items::Item;
+use memory::Memory;
+use ring::Places;
+use role::Role;
+
+/// Computes dQ, dK and dV of the block's items.
+///
+/// Computing threads have `CONSUMER_REGISTERS` registers, the others `PRODUCER_REGISTERS`.
+#[inline(always)]
+pub fn backward<K: Sm90Backward, const CONSUMER_REGISTERS: u32, const PRODUCER_REGISTERS: u32>(
+    args: &BackwardArgs,
+    maps: Maps,
+) {
+    let (lane, memory) = (Lane::current(), Memory::<K>::new());
+    // SAFETY: all threads of the block are here; whole warps and warpgroups take each branch. The registers add up to those of the launch.
+    unsafe {
+        // Uniform for ptxas, so that values derived from it are computed once per warp.
+        let warp = shuffle::first(lane.thread / WARP_SIZE);
+        if warp == const { Role::Producer.warp::<K>() } && warpgroup::elect() {
+            producer::prefetch_maps(maps);
+            memory.initialise();
+        }
+        sync::block();
+        if warp >= const { Role::consumers::<K>() } {
+            warpgroup::decrease_registers::<PRODUCER_REGISTERS>();
+            if warp == const { Role::Producer.warp::<K>() } {
+                if warpgroup::elect() {
+                    producer::load_all(args, maps, memory);
+                }
+            } else if warp < const { Role::Idle.warp::<K>() } {
+                statistics::compute_all(args, memory, lane.thread - const { Role::Statistics.warp::<K>() * WARP_SIZE });
+            }
+        } else {
+            warpgroup::increase_registers::<CONSUMER_REGISTERS>();
+            let (lane, warpgroup) = (Lane { warp, ..lane }, warp / WARPGROUP_WARPS);
+            let turns = Turns::new(const { K::WARPGROUPS > 1 && K::OVERLAPS_STEPS }, warpgroup, K::WARPGROUPS);
+            turns.begin();
+            let mut places = Places::START;
+            let mut number = items::first();
+            while let Some(item) = Item::<K>::of(args, number) {
+                // What is derived from the lane would occupy registers from the beginning on.
+                let lane = lane.recomputed();
+                match item {
+                    Item::Keys(item) => {
+                        keys::gradients(args, (number, item), &mut places, memory, turns, (warpgroup, lane))
+                    }
+                    Item::Queries(item) => {
+                        queries::gradients(args, (number, item), &mut places, memory, turns, (warpgroup, lane))
+                    }
+                }
+                number = items::next(number);
+            }
+            turns.end();
+        }
+    }
+}

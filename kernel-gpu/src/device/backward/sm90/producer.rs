@@ -1,0 +1,174 @@
+//! The thread that copies the tiles of all items, as soon as their places are empty.
+
+use super::items::{self, Item, KeyItem, QueryItem};
+use super::kernel::Sm90Backward;
+use super::memory::{Memory, OWN_TENSORS};
+use super::ring::Places;
+use crate::device::ptx::{bulk_copy, mbarrier};
+use crate::device::tma::context::Maps;
+use crate::device::tma::kernel::ROWS;
+use crate::device::tma::mapped::{InMaps, Mapped};
+use crate::device::tma::rows::Rows;
+use crate::device::unrolled;
+use contract::backward::args::BackwardArgs;
+use contract::packed::{self, SequenceTile};
+
+/// The rows of the sequence of a tile.
+#[inline(always)]
+const fn of_tile(SequenceTile { begin, length, .. }: SequenceTile) -> packed::Rows {
+    packed::Rows { begin, length }
+}
+
+/// Prefetches the tensor maps.
+///
+/// # Safety
+/// The launch has tensor maps.
+#[inline(always)]
+pub unsafe fn prefetch_maps(maps: Maps) {
+    for map in [maps.q(), maps.k(), maps.v(), maps.o(), maps.d_o()] {
+        // SAFETY: a map of the launch.
+        unsafe { bulk_copy::prefetch_map(map) };
+    }
+}
+
+/// Copies the tiles of all of the block's items.
+///
+/// # Safety
+/// One thread of the block calls this.
+#[inline(always)]
+pub unsafe fn load_all<K: Sm90Backward>(args: &BackwardArgs, maps: Maps, memory: Memory<K>) {
+    let mut loader = Loader { args, maps, memory, places: Places::START };
+    let mut number = items::first();
+    while let Some(item) = Item::<K>::of(args, number) {
+        // SAFETY: the items in order.
+        unsafe {
+            match item {
+                Item::Keys(item) => loader.load_keys(item),
+                Item::Queries(item) => loader.load_queries(item),
+            }
+        }
+        loader.places.next_item::<K>();
+        number = items::next(number);
+    }
+}
+
+/// Copies to the block's shared memory.
+struct Loader<'a, K> {
+    args: &'a BackwardArgs,
+    maps: Maps,
+    memory: Memory<K>,
+    places: Places,
+}
+
+impl<K: Sm90Backward> Loader<'_, K> {
+    /// Copies K and V of an item's keys, and Q, dO and O of the queries.
+    ///
+    /// # Safety
+    /// One thread, for the items in order.
+    #[inline(always)]
+    unsafe fn load_keys(&mut self, item: KeyItem<K>) {
+        let (problem, maps) = (&self.args.problem, self.maps);
+        // The head of Q whose head of K and V this is.
+        let of_keys = K::Sequence::keys_in_maps(problem, item.query_head(self.args, 0), of_tile(item.tile));
+        let of_queries = SequenceTile { begin: item.queries.rows.begin, length: item.queries.rows.length, ..item.tile };
+        // SAFETY: as promised to this function.
+        unsafe {
+            self.load_own([maps.k(), maps.v()], of_keys.after(item.tile.first_row));
+            let mut steps = item.steps(self.args);
+            while let Some(step) = steps.next() {
+                let head = item.query_head(self.args, step.member);
+                let at = K::Sequence::in_maps(problem, head, of_queries).after(step.row);
+                self.begin_stage(3);
+                self.load_staged(0, maps.q(), at);
+                self.load_staged(1, maps.d_o(), at);
+                self.load_staged(2, maps.o(), at);
+                self.places.next_step::<K>();
+            }
+        }
+    }
+
+    /// Copies Q, dO and O of an item's queries, and K and V of the keys.
+    ///
+    /// # Safety
+    /// One thread, for the items in order.
+    #[inline(always)]
+    unsafe fn load_queries(&mut self, item: QueryItem<K>) {
+        let (problem, maps) = (&self.args.problem, self.maps);
+        let of_queries = K::Sequence::in_maps(problem, item.work, item.tile).after(item.tile.first_row);
+        let of_keys = K::Sequence::keys_in_maps(problem, item.work, item.keys.rows);
+        // SAFETY: as promised to this function.
+        unsafe {
+            self.load_own([maps.q(), maps.d_o()], of_queries);
+            self.begin_stage(K::WARPGROUPS);
+            unrolled!(at most 4; for warpgroup in const { K::WARPGROUPS as usize } => {
+                self.load_staged(warpgroup as u32, maps.o(), of_queries.after(warpgroup as u32 * ROWS));
+            });
+            self.places.next_step::<K>();
+            let mut steps = item.steps();
+            while let Some(step) = steps.next() {
+                self.begin_stage(2);
+                self.load_staged(0, maps.k(), of_keys.after(step.row));
+                self.load_staged(1, maps.v(), of_keys.after(step.row));
+                self.places.next_step::<K>();
+            }
+        }
+    }
+
+    /// Copies the own rows of an item, of two tensors, after waiting for their place. Rows beyond the end become zeros.
+    ///
+    /// # Safety
+    /// One thread, for the items in order.
+    #[inline(always)]
+    unsafe fn load_own(&self, [first, second]: [u64; OWN_TENSORS as usize], at: InMaps) {
+        let (memory, place) = (self.memory, self.places.own);
+        let full = memory.own_full(place);
+        // SAFETY: the users of the place had released it when the wait returned; maps of the launch.
+        unsafe {
+            mbarrier::wait(memory.own_empty(place), place.parity ^ 1);
+            mbarrier::arrive_and_expect(full, OWN_TENSORS * K::WARPGROUPS * Rows::<K>::BYTES);
+            unrolled!(at most 4; for warpgroup in const { K::WARPGROUPS as usize } => {
+                let at = at.after(warpgroup as u32 * ROWS);
+                load_rows(memory.own(place, 0, warpgroup as u32), first, at, full);
+                load_rows(memory.own(place, 1, warpgroup as u32), second, at, full);
+            });
+        }
+    }
+
+    /// Waits until the stage is empty, and announces the bytes of `tiles` tiles.
+    ///
+    /// # Safety
+    /// One thread, for the steps in order.
+    #[inline(always)]
+    unsafe fn begin_stage(&self, tiles: u32) {
+        let place = self.places.stage;
+        // SAFETY: initialised mbarriers.
+        unsafe {
+            mbarrier::wait(self.memory.stage_empty(place), place.parity ^ 1);
+            mbarrier::arrive_and_expect(self.memory.stage_full(place), tiles * Rows::<K>::BYTES);
+        }
+    }
+
+    /// Copies tile `index` of the stage.
+    ///
+    /// # Safety
+    /// As often as [`Self::begin_stage`] announced.
+    #[inline(always)]
+    unsafe fn load_staged(&self, index: u32, map: u64, at: InMaps) {
+        let place = self.places.stage;
+        // SAFETY: an empty place, and a map of the launch.
+        unsafe { load_rows(self.memory.staged(place, index), map, at, self.memory.stage_full(place)) };
+    }
+}
+
+/// Starts copying 64 rows of a head to `tile`; the copy signals mbarrier `full`.
+///
+/// # Safety
+/// As for [`bulk_copy::load_box_4d`], with a map as encoded by the host.
+#[inline(always)]
+unsafe fn load_rows<K: Sm90Backward>(tile: Rows<K>, map: u64, first: InMaps, full: u32) {
+    unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
+        let coordinates = first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS);
+        // SAFETY: a panel of the tile is a box of the map; the caller vouches for the rest.
+        unsafe { bulk_copy::load_box_4d(tile.panel(panel as u32), map, coordinates, full) };
+    });
+}

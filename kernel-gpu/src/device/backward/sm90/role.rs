@@ -1,0 +1,27 @@
+//! The roles of a block's warps.
+
+use super::kernel::Sm90Backward;
+use contract::config::WARPGROUP_WARPS;
+
+/// What a warp does that does not compute products. Those that do are all warps before these.
+#[derive(Clone, Copy)]
+pub enum Role {
+    /// Copies tiles.
+    Producer,
+    /// The first of the two that compute statistics.
+    Statistics,
+    /// The first that does nothing.
+    Idle = 3,
+}
+
+impl Role {
+    /// Number of warps that compute products.
+    pub const fn consumers<K: Sm90Backward>() -> u32 {
+        K::WARPGROUPS * WARPGROUP_WARPS
+    }
+
+    /// The first warp that has the role.
+    pub const fn warp<K: Sm90Backward>(self) -> u32 {
+        Self::consumers::<K>() + self as u32
+    }
+}

@@ -1,0 +1,192 @@
+//! The warps that compute what products need of query rows: LSE in base 2, and Δ = rowsum(dO ∘ O).
+
+use super::items::{self, Item, KeyItem, QueryItem, Step};
+use super::kernel::{STEP, Sm90Backward};
+use super::memory::{Memory, STATISTICS_THREADS};
+use super::ring::Places;
+use super::strip::arrive_together;
+use crate::device::backward::rows::{add_products, base_2_lse};
+use crate::device::hidden::not_unrolled;
+use crate::device::ptx::{mbarrier, memory};
+use crate::device::sequence::Sequence;
+use crate::device::tile::head_dim::HeadDim;
+use crate::device::tma::rows::Rows;
+use crate::device::unrolled;
+use crate::shared_tile::CHUNK_BYTES;
+use contract::backward::args::BackwardArgs;
+use contract::config::{ELEMENT_BYTES, WARP_SIZE};
+use contract::geometry::BlockWork;
+use contract::packed::SequenceTile;
+
+/// Chunks of a row that are loaded at once.
+const AT_ONCE: u32 = 2;
+/// Elements of a chunk.
+const CHUNK_ELEMENTS: u32 = CHUNK_BYTES / ELEMENT_BYTES as u32;
+
+const _: () = assert!(STATISTICS_THREADS == STEP, "a thread has a row");
+
+/// Computes the statistics of all of the block's items, as thread `thread` of those that do.
+///
+/// # Safety
+/// All of these threads call this.
+#[inline(always)]
+pub unsafe fn compute_all<K: Sm90Backward>(args: &BackwardArgs, memory: Memory<K>, thread: u32) {
+    let mut rows = RowsOf { args, memory, thread, places: Places::START };
+    let mut number = items::first();
+    while let Some(item) = Item::<K>::of(args, number) {
+        let own = rows.places.own;
+        // SAFETY: the items in order; the warp's one arrival for the own rows, of which it reads none later.
+        unsafe {
+            // Also of keys, so that no phase passes unseen.
+            mbarrier::wait(memory.own_full(own), own.parity);
+            match item {
+                Item::Keys(item) => {
+                    arrive_together(memory.own_empty(own), thread % WARP_SIZE);
+                    rows.of_steps(item);
+                }
+                Item::Queries(item) => {
+                    rows.of_own(item);
+                    arrive_together(memory.own_empty(own), thread % WARP_SIZE);
+                    rows.pass_over(item);
+                }
+            }
+        }
+        rows.places.next_item::<K>();
+        number = items::next(number);
+    }
+}
+
+/// The rows of a thread.
+struct RowsOf<'a, K> {
+    args: &'a BackwardArgs,
+    memory: Memory<K>,
+    thread: u32,
+    places: Places,
+}
+
+impl<K: Sm90Backward> RowsOf<'_, K> {
+    /// The statistics of the queries of every step of an item of keys.
+    ///
+    /// # Safety
+    /// All threads that compute statistics, for the items in order.
+    #[inline(always)]
+    unsafe fn of_steps(&mut self, item: KeyItem<K>) {
+        let tile = SequenceTile { begin: item.queries.rows.begin, length: item.queries.rows.length, ..item.tile };
+        let mut steps = item.steps(self.args);
+        let Some(mut step) = steps.next() else { return };
+        // SAFETY: the tiles of dO and O have arrived behind the wait.
+        unsafe {
+            let mut lse = self.lse_of(item, tile, step);
+            loop {
+                let next = steps.next();
+                // Long before it is needed.
+                let next_lse = self.lse_of(item, tile, next.unwrap_or(step));
+                let stage = self.places.stage;
+                mbarrier::wait(self.memory.stage_full(stage), stage.parity);
+                self.write(0, lse, self.memory.staged(stage, 1), self.memory.staged(stage, 2));
+                self.end_step();
+                let Some(next) = next else { return };
+                (step, lse) = (next, next_lse);
+            }
+        }
+    }
+
+    /// The statistics of the queries of an item.
+    ///
+    /// # Safety
+    /// All threads that compute statistics, for the items in order.
+    #[inline(always)]
+    unsafe fn of_own(&mut self, item: QueryItem<K>) {
+        let Places { own, stage } = self.places;
+        // SAFETY: dO and O have arrived behind the waits.
+        unsafe {
+            mbarrier::wait(self.memory.stage_full(stage), stage.parity);
+            let mut warpgroup = 0;
+            while warpgroup < not_unrolled(K::WARPGROUPS) {
+                let row = item.tile.first_row + warpgroup * STEP + self.thread;
+                let lse = self.lse(item.work, item.tile, row);
+                self.write(warpgroup, lse, self.memory.own(own, 1, warpgroup), self.memory.staged(stage, warpgroup));
+                warpgroup += 1;
+            }
+            self.end_step();
+        }
+    }
+
+    /// Passes over the keys of an item of queries.
+    ///
+    /// # Safety
+    /// All threads that compute statistics, for the items in order.
+    #[inline(always)]
+    unsafe fn pass_over(&mut self, item: QueryItem<K>) {
+        let mut steps = item.steps();
+        // SAFETY: initialised mbarriers.
+        unsafe {
+            while steps.next().is_some() {
+                let stage = self.places.stage;
+                mbarrier::wait(self.memory.stage_full(stage), stage.parity);
+                self.end_step();
+            }
+        }
+    }
+
+    /// [`Self::lse`] of the thread's row in a step of an item of keys.
+    ///
+    /// # Safety
+    /// As for [`Self::lse`].
+    #[inline(always)]
+    unsafe fn lse_of(&self, item: KeyItem<K>, tile: SequenceTile, step: Step) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.lse(item.query_head(self.args, step.member), tile, step.row + self.thread) }
+    }
+
+    /// LSE in base 2 of row `row` of a head, in the sequence of `tile`.
+    ///
+    /// # Safety
+    /// The launch's LSE is complete.
+    #[inline(always)]
+    unsafe fn lse(&self, work: BlockWork, tile: SequenceTile, row: u32) -> f32 {
+        let problem = &self.args.problem;
+        let first = K::Sequence::lse_row(problem, work, tile) * size_of::<f32>() as u64;
+        // SAFETY: LSE has an element for each row of the sequence.
+        unsafe { base_2_lse(problem.lse + first, row, tile.length) }
+    }
+
+    /// Writes `lse` and Δ of the thread's row of a tile of dO and one of O, to the statistics of the tile number `tile` of the stage.
+    ///
+    /// # Safety
+    /// Both tiles have arrived; the statistics of the stage are not read until [`Self::end_step`].
+    #[inline(always)]
+    unsafe fn write(&self, tile: u32, lse: f32, d_o: Rows<K>, o: Rows<K>) {
+        let (first, other) = (d_o.chunk(self.thread, 0), o.address().wrapping_sub(d_o.address()));
+        let mut sums = [[0.0; 2]; AT_ONCE as usize];
+        let mut chunk = 0;
+        // Some at once, which do not wait for each other; for all of a row there are no registers.
+        while chunk < not_unrolled(const { K::HeadDim::COLUMNS / CHUNK_ELEMENTS }) {
+            unrolled!(at most 2; for i in const { AT_ONCE as usize } => {
+                let address = Rows::<K>::chunk_after(first, chunk + i as u32);
+                // SAFETY: chunks of both tiles, which lie alike.
+                sums[i] = unsafe { add_products::<K::Element>(sums[i], address, address.wrapping_add(other)) };
+            });
+            chunk += AT_ONCE;
+        }
+        let sum = (sums[0][0] + sums[0][1]) + (sums[1][0] + sums[1][1]);
+        let row = tile * STEP + self.thread;
+        // SAFETY: the row's own 4 bytes of each.
+        unsafe {
+            // Negated, as the exponent is added.
+            memory::store_shared_4(self.memory.minus_lse(self.places.stage, row), (-lse).to_bits());
+            memory::store_shared_4(self.memory.delta(self.places.stage, row), sum.to_bits());
+        }
+    }
+
+    /// Signals that the statistics of the stage are computed, and goes on to the next.
+    ///
+    /// # Safety
+    /// Once for each step, in order.
+    #[inline(always)]
+    unsafe fn end_step(&mut self) {
+        // SAFETY: the warp's one arrival.
+        unsafe { arrive_together(self.memory.computed(self.places.stage), self.thread % WARP_SIZE) };
+        self.places.next_step::<K>();
+    }
+}

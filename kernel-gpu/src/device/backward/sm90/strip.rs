@@ -1,0 +1,323 @@
+//! The loop of a warpgroup over the steps of an item.
+//!
+//! ```text
+//! S, dP of the first step; P, dS from both
+//! for each further step:
+//!     start S, dP of the step; start gradients += products of P and dS of the step before
+//!     P, dS from S and dP, while the gradients are computed
+//! gradients += products of P and dS of the last step
+//! ```
+//!
+//! With wide rows, for which registers do not suffice:
+//!
+//! ```text
+//! S of the first step
+//! for each step:
+//!     start dP; P from S; dS from P and dP
+//!     gradients += products of P and dS, together with S of the next step
+//! ```
+
+use super::items::{Step, Steps};
+use super::kernel::{K_STEPS, N_TILES, Sm90Backward};
+use super::memory::Memory;
+use super::ring::{Place, Places};
+use crate::device::hidden;
+use crate::device::lane::{Lane, Scores, pack_probabilities};
+use crate::device::ptx::mma::FragmentA;
+use crate::device::ptx::{mbarrier, sync, wgmma};
+use crate::device::tma::turns::Turns;
+use crate::device::unrolled;
+
+/// Rows of a warpgroup, and what it accumulates for them.
+///
+/// Each function that starts products is called by the whole warpgroup. Its registers are not in flight; the stage has arrived, and is not
+/// overwritten before a wait.
+pub trait Strip<K: Sm90Backward> {
+    /// Whether the step contributes to any of the rows.
+    fn has(&self, step: Step) -> bool;
+
+    /// Starts S of a step, as part of a group.
+    ///
+    /// # Safety
+    /// As for all of these, behind a fence.
+    unsafe fn start_scores(&mut self, memory: Memory<K>, stage: Place);
+
+    /// Pins the registers that [`Self::start_scores`] reads.
+    fn pin_read_scores(&mut self);
+
+    /// Pins the registers of [`Self::start_scores`] behind it.
+    fn pin_scores(&mut self);
+
+    /// Starts dP of a step, as part of a group.
+    ///
+    /// # Safety
+    /// As for all of these, behind a fence.
+    unsafe fn start_d_p(&mut self, memory: Memory<K>, stage: Place);
+
+    /// Pins the registers that [`Self::start_d_p`] reads.
+    fn pin_read_d_p(&mut self);
+
+    /// Pins the registers of [`Self::start_d_p`] behind it.
+    fn pin_d_p(&mut self);
+
+    /// Starts loading LSE of the step's queries long before it is needed, where steps [overlap](Sm90Backward::OVERLAPS_STEPS).
+    ///
+    /// # Safety
+    /// Warp together; the statistics of the stage are computed.
+    unsafe fn load_lse(&mut self, memory: Memory<K>, stage: Place);
+
+    /// Computes P of a step from S.
+    ///
+    /// # Safety
+    /// Warp together, with no S in flight; where steps overlap, after [`Self::load_lse`].
+    unsafe fn probabilities(&mut self, memory: Memory<K>, stage: Place, step: Step);
+
+    /// Computes dS of a step from P and dP.
+    ///
+    /// # Safety
+    /// Warp together, with no dP in flight; the statistics of the stage are computed.
+    unsafe fn differentiate(&mut self, memory: Memory<K>, stage: Place);
+
+    /// Rounds P and dS to elements, the operands of [`Self::start_gradients`].
+    fn pack(&mut self);
+
+    /// Starts the products that accumulate gradients, as part of a group.
+    ///
+    /// # Safety
+    /// As for all of these, behind a fence.
+    unsafe fn start_gradients(&mut self, memory: Memory<K>, stage: Place);
+
+    /// Pins the registers of [`Self::start_gradients`].
+    fn pin_gradients(&mut self);
+}
+
+/// Accumulates the contributions of `steps`. Where steps overlap, each takes a turn.
+///
+/// Nothing is in flight where paths join: the compiler would move registers there.
+///
+/// # Safety
+/// Warpgroup together, for the items in order.
+#[inline(always)]
+pub unsafe fn accumulate<K: Sm90Backward, S: Strip<K>>(
+    strip: &mut S,
+    mut steps: Steps,
+    places: &mut Places,
+    memory: Memory<K>,
+    turns: Turns,
+    lane: Lane,
+) {
+    let mut next = steps.next();
+    while let Some(first) = next {
+        // SAFETY: warpgroup together: all conditions are uniform over it.
+        unsafe {
+            if !strip.has(first) {
+                pass_over(places, memory, turns, lane);
+                next = steps.next();
+            } else if K::OVERLAPS_STEPS {
+                next = accumulate_overlapping(strip, first, &mut steps, places, memory, turns, lane);
+            } else {
+                next = accumulate_wide(strip, first, &mut steps, places, memory, lane);
+            }
+        }
+    }
+}
+
+/// Accumulates the contributions of the steps from `step` on that follow one another. Returns the first step behind them.
+///
+/// # Safety
+/// Warpgroup together, for the steps in order.
+#[inline(always)]
+unsafe fn accumulate_overlapping<K: Sm90Backward, S: Strip<K>>(
+    strip: &mut S,
+    mut step: Step,
+    steps: &mut Steps,
+    places: &mut Places,
+    memory: Memory<K>,
+    turns: Turns,
+    lane: Lane,
+) -> Option<Step> {
+    // SAFETY: warpgroup together. Stages are read between the wait for them and their release.
+    unsafe {
+        let mut stage = places.stage;
+        mbarrier::wait(memory.stage_full(stage), stage.parity);
+        turns.wait();
+        strip.pin_read_scores();
+        strip.pin_read_d_p();
+        wgmma::fence();
+        strip.start_scores(memory, stage);
+        strip.start_d_p(memory, stage);
+        wgmma::commit_group();
+        turns.pass();
+        // Also of a stage without statistics, so that no thread is a phase ahead.
+        mbarrier::wait(memory.computed(stage), stage.parity);
+        strip.load_lse(memory, stage);
+        wgmma::wait_group::<0>();
+        strip.pin_scores();
+        strip.pin_d_p();
+        strip.probabilities(memory, stage, step);
+        strip.differentiate(memory, stage);
+        strip.pack();
+        places.next_step::<K>();
+        let mut next = steps.next();
+        while let Some(following) = next {
+            if !strip.has(following) {
+                break;
+            }
+            step = following;
+            let before = stage;
+            stage = places.stage;
+            mbarrier::wait(memory.stage_full(stage), stage.parity);
+            turns.wait();
+            strip.pin_read_scores();
+            strip.pin_read_d_p();
+            strip.pin_gradients();
+            wgmma::fence();
+            strip.start_scores(memory, stage);
+            strip.start_d_p(memory, stage);
+            wgmma::commit_group();
+            strip.start_gradients(memory, before);
+            wgmma::commit_group();
+            turns.pass();
+            mbarrier::wait(memory.computed(stage), stage.parity);
+            strip.load_lse(memory, stage);
+            wgmma::wait_group::<1>();
+            strip.pin_scores();
+            strip.pin_d_p();
+            strip.probabilities(memory, stage, step);
+            strip.differentiate(memory, stage);
+            wgmma::wait_group::<0>();
+            strip.pin_gradients();
+            release(memory, before, lane.index);
+            strip.pack();
+            places.next_step::<K>();
+            next = steps.next();
+        }
+        strip.pin_gradients();
+        wgmma::fence();
+        strip.start_gradients(memory, stage);
+        wgmma::commit_group();
+        wgmma::wait_group::<0>();
+        strip.pin_gradients();
+        release(memory, stage, lane.index);
+        next
+    }
+}
+
+/// [`accumulate_overlapping`] with few registers.
+///
+/// # Safety
+/// As for [`accumulate_overlapping`].
+#[inline(always)]
+unsafe fn accumulate_wide<K: Sm90Backward, S: Strip<K>>(
+    strip: &mut S,
+    mut step: Step,
+    steps: &mut Steps,
+    places: &mut Places,
+    memory: Memory<K>,
+    lane: Lane,
+) -> Option<Step> {
+    // SAFETY: warpgroup together. Stages are read between the wait for them and their release.
+    unsafe {
+        mbarrier::wait(memory.stage_full(places.stage), places.stage.parity);
+        strip.pin_read_scores();
+        wgmma::fence();
+        strip.start_scores(memory, places.stage);
+        wgmma::commit_group();
+        wgmma::wait_group::<0>();
+        strip.pin_scores();
+        let mut stage;
+        let next = loop {
+            stage = places.stage;
+            strip.pin_read_d_p();
+            wgmma::fence();
+            strip.start_d_p(memory, stage);
+            wgmma::commit_group();
+            mbarrier::wait(memory.computed(stage), stage.parity);
+            strip.probabilities(memory, stage, step);
+            wgmma::wait_group::<0>();
+            strip.pin_d_p();
+            strip.differentiate(memory, stage);
+            strip.pack();
+            places.next_step::<K>();
+            let next = steps.next();
+            let Some(following) = next else { break next };
+            if !strip.has(following) {
+                break next;
+            }
+            mbarrier::wait(memory.stage_full(places.stage), places.stage.parity);
+            strip.pin_gradients();
+            strip.pin_read_scores();
+            wgmma::fence();
+            strip.start_gradients(memory, stage);
+            strip.start_scores(memory, places.stage);
+            wgmma::commit_group();
+            wgmma::wait_group::<0>();
+            strip.pin_gradients();
+            strip.pin_scores();
+            release(memory, stage, lane.index);
+            step = following;
+        };
+        strip.pin_gradients();
+        wgmma::fence();
+        strip.start_gradients(memory, stage);
+        wgmma::commit_group();
+        wgmma::wait_group::<0>();
+        strip.pin_gradients();
+        release(memory, stage, lane.index);
+        next
+    }
+}
+
+/// Releases the stage of a step that the warpgroup does not read, when it has arrived: until then the mbarrier may still count arrivals for the
+/// step before.
+///
+/// # Safety
+/// Warp together, for the steps in order.
+#[inline(always)]
+pub unsafe fn pass_over<K: Sm90Backward>(places: &mut Places, memory: Memory<K>, turns: Turns, lane: Lane) {
+    // SAFETY: initialised mbarriers.
+    unsafe {
+        mbarrier::wait(memory.stage_full(places.stage), places.stage.parity);
+        mbarrier::wait(memory.computed(places.stage), places.stage.parity);
+        turns.wait();
+        turns.pass();
+        release(memory, places.stage, lane.index);
+    }
+    places.next_step::<K>();
+}
+
+/// Releases a stage for the warp, which does not read it again.
+///
+/// # Safety
+/// Warp together, once for the step, in order.
+#[inline(always)]
+pub unsafe fn release<K: Sm90Backward>(memory: Memory<K>, stage: Place, lane_index: u32) {
+    // SAFETY: warp together; the warp's one arrival.
+    unsafe { arrive_together(memory.stage_empty(stage), lane_index) };
+}
+
+/// One arrival of the warp, after all of its accesses.
+///
+/// # Safety
+/// Warp together; as for [`mbarrier::arrive`].
+#[inline(always)]
+pub unsafe fn arrive_together(barrier: u32, lane_index: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        sync::warp();
+        // Recomputed: with a lane known from outside of the surrounding loop, the compiler would duplicate the loop for the arriving lane.
+        if hidden::recompute(lane_index) == 0 {
+            mbarrier::arrive(barrier);
+        }
+    }
+}
+
+/// P or dS of a step, rounded to elements: the left operands of products.
+#[inline(always)]
+pub fn packed<K: Sm90Backward>(scores: &Scores<1, N_TILES>) -> [FragmentA; K_STEPS] {
+    let mut fragments = [[0; 4]; K_STEPS];
+    unrolled!(at most 4; for k in K_STEPS => {
+        fragments[k] = pack_probabilities::<K::Element>(scores[0][2 * k], scores[0][2 * k + 1]);
+    });
+    fragments
+}
