@@ -7,12 +7,14 @@ arithmetic in place of the kernels.
 """
 
 import random
+import statistics
+import time
 
 import torch
 
 import fa512
 import fa512.torch
-from common import TYPES, device, gpu_milliseconds, inputs, require, run_of
+from common import TYPES, device, inputs, require, run_of
 from fa512.torch import _batched, _own_backward
 
 import cpu  # Of the tests, which `common` finds.
@@ -83,24 +85,81 @@ def same_bits(run):
             require(all(map(torch.equal, first, own((q, k, v), q, out, lse, {"causal": True}))), f"{shape}: other bits")
 
 
+def captured(call, sets):
+    """A graph of a call of each set of tensors, which together do not fit into L2."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        call(*sets[0])
+        call(*sets[0])
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for tensors in sets:
+                call(*tensors)
+    return graph
+
+
+def microseconds(shape, causal, dtype, rounds=20):
+    """Medians of a call by each of us, PyTorch's flash backward and cuDNN's, in turns, and the ratio of the best of the others to us."""
+    aten = torch.ops.aten
+    size = shape[0] * shape[1] * shape[2] * shape[3] * 2
+    count = max(2, min(12, -(-120_000_000 // (8 * size))))
+    sets = []
+    for seed in range(count):
+        q, k, v = inputs(shape, "cuda", seed, dtype)
+        grad = inputs(shape, "cuda", seed + 100, dtype)[0]
+        sets.append((grad, q, k, v, *fa512.torch.attention(q, k, v, causal=causal, return_lse=True)))
+
+    def of_cudnn(grad, q, k, v, *_):
+        made = aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False)
+        rest = (made[0], made[1], made[6], made[7], None, None, None, q.shape[2], k.shape[2], 0.0, causal)
+        return lambda: aten._scaled_dot_product_cudnn_attention_backward(grad, q, k, v, *rest)
+
+    prepared = [of_cudnn(*tensors) for tensors in sets]
+    graphs = {
+        "fa512": captured(lambda grad, q, k, v, out, lse: own((q, k, v), grad, out, lse, {"causal": causal}), sets),
+        "flash": captured(lambda grad, q, k, v, out, lse: _batched._backward(grad, q, k, v, out, lse, None, None, causal), sets),
+        "cudnn": captured(lambda call: call(), [(call,) for call in prepared]),
+    }
+    samples = {name: [] for name in graphs}
+    for _ in range(rounds):
+        for name in random.sample(list(graphs), len(graphs)):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graphs[name].replay()
+            end.record()
+            end.synchronize()
+            samples[name].append(1000 * begin.elapsed_time(end) / count)
+    found = {name: statistics.median(times[3:]) for name, times in samples.items()}
+    return {**found, "ratio": min(found["flash"], found["cudnn"]) / found["fa512"]}
+
+
 def times(run):
-    """Beside PyTorch's flash backward and cuDNN's, in turns, µs."""
-    aten, found = torch.ops.aten, run.found
+    """The named shapes, bf16, µs."""
     for shape in SHAPES:
         for causal in (False, True):
-            q, k, v = inputs(shape, "cuda", dtype=torch.bfloat16)
-            out, lse = fa512.torch.attention(q, k, v, causal=causal, return_lse=True)
-            calls = {
-                "fa512": lambda: own((q, k, v), q, out, lse, {"causal": causal}),
-                "flash": lambda: _batched._backward(q, q, k, v, out, lse, None, None, causal),
-            }
-            made = aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False)
-            of_cudnn = (made[0], made[1], made[6], made[7], None, None, None, q.shape[2], k.shape[2], 0.0, causal)
-            calls["cudnn"] = lambda: aten._scaled_dot_product_cudnn_attention_backward(q, q, k, v, *of_cudnn)
-            measured = {name: 1000 * time for name, time in gpu_milliseconds(calls, 4, False).items()}
-            found[f"{shape}, causal {causal}"] = measured
-            print(shape, causal, {name: round(time, 1) for name, time in measured.items()}, flush=True)
-    return found
+            measured = run.found[f"{shape}, causal {causal}"] = microseconds(shape, causal, torch.bfloat16)
+            print(shape, causal, {name: round(time, 2) for name, time in measured.items()}, flush=True)
+    return run.found
+
+
+def random_map(run):
+    """Shapes drawn at random, until the time is over."""
+    seed = run.found["seed"] = time.time_ns() % 1_000_000
+    draw, ratios = random.Random(seed), []
+    while run.left() > 5:
+        rows, columns = round(16 * 512 ** draw.random()), draw.choice([64, 64, 128])
+        heads = draw.randrange(1, 17)
+        batch = max(1, min(64, round(2 ** draw.uniform(14, 19) / rows / heads)))
+        shape, causal, dtype = (batch, heads, rows, columns), draw.random() < 0.5, draw.choice(list(TYPES))
+        measured = run.found[f"{shape}, causal {causal}, {dtype}"] = microseconds(shape, causal, dtype, 13)
+        ratios.append((measured["ratio"], shape, causal, str(dtype), round(measured["fa512"], 1)))
+    ratios.sort()
+    print(f"{len(ratios)} shapes, mean {statistics.mean(ratio for ratio, *_ in ratios):.3f}; lowest and highest:")
+    for one in ratios[:12] + ratios[-4:]:
+        print(one)
+    return run.found
 
 
 def main():
@@ -111,6 +170,7 @@ def main():
     run.section(gradients)
     run.section(same_bits, needs_gpu=True)
     run.section(times, needs_gpu=True)
+    run.section(random_map, needs_gpu=True)
     return run.close(run.write("backward.json"))
 
 
