@@ -215,6 +215,21 @@ fn a_phase_is_waited_for_by_those_who_know_the_end_of_the_one_before() {
 }
 
 #[test]
+fn a_phase_is_waited_for_by_those_who_come_after_all_arrivals_of_the_one_before() {
+    let after = |between: &str| {
+        kernel(&format!(
+            "{}mov.u32 %r0, 0; setp.eq.u32 %p2, %lane, 32; setp.lt.u32 %p3, %lane, 32;\n\
+             @%p2 mbarrier.arrive.shared::cta.b64 _, [%r1];\n{between}\n\
+             @%p2 mbarrier.arrive.shared::cta.b64 _, [%r1];\n@!%p3 bra done;\n{}done: {STORE}",
+            gate(1),
+            wait("second", 1)
+        ))
+    };
+    after("bar.sync 0;").run_clean();
+    after("").run_faulty(FindingClass::MbarrierMisuse);
+}
+
+#[test]
 fn a_parity_that_may_be_of_an_earlier_phase() {
     let finding = second_phase_alone("").run_faulty(FindingClass::MbarrierMisuse);
     assert!(finding.message.contains("nothing says that phase 0 has ended"), "{finding}");

@@ -203,6 +203,14 @@ impl Clocks {
         self.known_of(agent).phases.get(mbarrier).copied().unwrap_or(0)
     }
 
+    /// Whether an agent is ordered after all arrivals at an mbarrier in the phase with this clock. Then it knows the end of the phase without
+    /// having seen it.
+    pub fn is_after_arrivals(&self, agent: Agent, mbarrier: usize, phase: &Clock) -> bool {
+        let mut known = Clock::clone(self.known_of(agent));
+        known.end_phases(mbarrier, u64::MAX);
+        known.includes(phase)
+    }
+
     /// Starts a new group of an engine's work for a warp: a wait for earlier work does not cover later work.
     pub fn commit(&mut self, warp: u32, engine: Engine) {
         let group = self.group(Agent::new(warp, 0, engine));

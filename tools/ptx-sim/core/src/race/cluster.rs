@@ -262,7 +262,11 @@ impl Races {
         else {
             return 0;
         };
-        let known = self.clocks.ended_phases(agent, *number);
+        let mut known = self.clocks.ended_phases(agent, *number);
+        let before = &phases[((ended + 1) % 2) as usize];
+        if known < ended && before.number + 1 == ended && self.clocks.is_after_arrivals(agent, *number, &before.clock) {
+            known = ended;
+        }
         let clock = phases[(ended % 2) as usize].clock.clone();
         if !acquires {
             let seen = Arc::new(clock.without_memory());
