@@ -21,7 +21,10 @@ use crate::submit::submit_backward;
 /// [`Error::Unsupported`], with the reason, when no kernel computes the gradient.
 pub fn supports_backward(gradient: &Gradient, gpu: &Gpu) -> Result<Support, Error> {
     let entry = plan(gradient, gpu)?.variant().entry;
-    Ok(Support { entry, reason: "it is the only one for this mask, type and head size".into() })
+    Ok(Support {
+        entry,
+        reason: "of those for this mask, type and head size it is the one for this GPU and so many rows".into(),
+    })
 }
 
 /// Loads the kernel of `gradient` into the calling thread's current context, as [`warm_up`](crate::warm_up) does those of problems.

@@ -198,6 +198,44 @@ fn gradients_of_several_steps_and_blocks_are_right() {
     assert_eq!(findings(), "");
 }
 
+/// A problem that `seed` decides.
+fn drawn(seed: u64) -> Problem {
+    let mut state = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut below = |limit: u32| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        ((state >> 33) as u32) % limit
+    };
+    let (kv_heads, group) = (1 + below(2), 1 + below(3));
+    let (sequence, other) = (1 + below(200), 1 + below(200));
+    let shape = Shape::new(1 + below(2), kv_heads * group, sequence).with_kv_heads(kv_heads);
+    let shape = shape.with_kv_sequence([sequence, other][below(2) as usize]).with_head_dim(8 * (1 + below(16)));
+    let (layout, mask) =
+        ([Layout::Bhsd, Layout::Bshd][below(2) as usize], [Mask::Full, Mask::Causal][below(2) as usize]);
+    let problem = problem(shape, mask, layout).with_element([Element::F16, Element::Bf16][below(2) as usize]);
+    let problem = problem.with_scale(f64::from(1 + below(20)) / 40.0).unwrap();
+    let problem = if below(3) == 0 { problem.aligned(Alignment::BottomRight) } else { problem };
+    match below(4) {
+        0 => problem.with_window(Window { left: Some(below(70)), right: Some(below(70)) }),
+        1 => problem.with_score_mod(ScoreMod { softcap: Some(2.0), ..ScoreMod::NONE }).unwrap(),
+        _ => problem,
+    }
+}
+
+/// `FA512_GRADIENTS` is how many problems are drawn.
+#[test]
+fn gradients_of_random_problems_are_right() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let count = std::env::var("FA512_GRADIENTS").map_or(10, |count| count.parse().expect("a number of problems"));
+    for seed in 0..count {
+        let problem = drawn(seed);
+        Gradients::new(problem, &stream).compute();
+        assert_eq!(findings(), "", "{problem:?}");
+    }
+}
+
 #[test]
 fn gradients_of_heads_of_any_size_are_right() {
     let Some(()) = machine() else { return };
