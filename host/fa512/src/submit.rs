@@ -48,11 +48,7 @@ pub unsafe fn submit_backward(
     stream: Stream,
 ) -> Result<(), Error> {
     if let Some(maps) = launch.tensor_maps() {
-        let mut encoded = [TensorMap([0; 128]); MAPPED.len()];
-        for ((map, encoded), tensor) in maps.iter().zip(&mut encoded).zip(MAPPED) {
-            encode(driver, map, encoded, tensor)?;
-        }
-        launch.set_tensor_maps(BackwardMaps(encoded.map(|map| map.0)));
+        launch.set_tensor_maps(BackwardMaps(encode_all(driver, maps, MAPPED)?));
     }
     let config = LaunchConfig {
         grid: [launch.blocks(), 1, 1],
@@ -138,13 +134,21 @@ unsafe fn submit_one(
 pub fn encode_tensor_maps(launch: &mut Launch<'_>) -> Result<(), Error> {
     const TENSORS: [Tensor; 4] = [Tensor::Q, Tensor::K, Tensor::V, Tensor::O];
     let Some(maps) = launch.tensor_maps() else { return Ok(()) };
-    let driver = Driver::get()?;
-    let mut encoded = [TensorMap([0; 128]); 4];
-    for ((map, encoded), tensor) in maps.iter().zip(&mut encoded).zip(TENSORS) {
+    launch.set_tensor_maps(TensorMaps(encode_all(Driver::get()?, maps, TENSORS)?));
+    Ok(())
+}
+
+/// The encoded maps of some tensors.
+fn encode_all<const COUNT: usize>(
+    driver: &Driver,
+    maps: &[tensor_map::TensorMap; COUNT],
+    tensors: [Tensor; COUNT],
+) -> Result<[[u8; 128]; COUNT], Error> {
+    let mut encoded = [TensorMap([0; 128]); COUNT];
+    for ((map, encoded), tensor) in maps.iter().zip(&mut encoded).zip(tensors) {
         encode(driver, map, encoded, tensor)?;
     }
-    launch.set_tensor_maps(TensorMaps(encoded.map(|map| map.0)));
-    Ok(())
+    Ok(encoded.map(|map| map.0))
 }
 
 fn encode(driver: &Driver, map: &tensor_map::TensorMap, encoded: &mut TensorMap, tensor: Tensor) -> Result<(), Error> {

@@ -125,11 +125,12 @@ fn lint_device_half(environment: &Environment, workspace: &Workspace, folder: &P
 fn check_resources(manifest: &Manifest) -> Result<()> {
     let forward = manifest.modules.iter().flat_map(|module| &module.entries);
     let forward = forward.map(|entry| (entry.family(), &entry.name, &entry.resources));
-    let backward = manifest.modules.iter().flat_map(|module| &module.backward);
-    let backward = backward.filter_map(|entry| {
-        let variant = BACKWARD_VARIANTS.iter().find(|variant| variant.entry == entry.name)?;
-        Some((variant.family(), &entry.name, &entry.resources))
-    });
+    let mut backward = Vec::new();
+    for entry in manifest.modules.iter().flat_map(|module| &module.backward) {
+        let variant = BACKWARD_VARIANTS.iter().find(|variant| variant.entry == entry.name);
+        let variant = variant.with_context(|| format!("there is no backward entry {}", entry.name))?;
+        backward.push((variant.family(), &entry.name, &entry.resources));
+    }
     let problems: Vec<String> = forward
         .chain(backward)
         .flat_map(|(family, name, resources)| {

@@ -1,7 +1,11 @@
-//! Descriptions of copies between a head and shared memory: a strip of queries, a tile of keys.
+//! Copies between a head and shared memory: 64 rows, and descriptions of a strip of queries and of a tile of keys.
 
+use crate::device::kernel::Kernel;
+use crate::device::ptx::bulk_copy;
 use crate::device::tma::mapped::InMaps;
 use crate::device::tma::ring::Ring;
+use crate::device::tma::rows::Rows;
+use crate::device::unrolled;
 use contract::geometry::BlockWork;
 use contract::packed::SequenceTile;
 
@@ -49,4 +53,17 @@ pub struct TileCopy<K> {
     /// Whether it has no keys and is filled with zeros instead: for a box wholly outside a map of packed sequences, the GPU would
     /// read at the map's start, before the tensor.
     pub is_outside: bool,
+}
+
+/// Starts copying 64 rows of a head to `tile`; the copy signals mbarrier `full`.
+///
+/// # Safety
+/// As for [`bulk_copy::load_box_4d`], with a map as encoded by the host.
+#[inline(always)]
+pub unsafe fn load_rows<K: Kernel>(tile: Rows<K>, map: u64, first: InMaps, full: u32) {
+    unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
+        let coordinates = first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS);
+        // SAFETY: a panel of the tile is a box of the map; the caller vouches for the rest.
+        unsafe { bulk_copy::load_box_4d(tile.panel(panel as u32), map, coordinates, full) };
+    });
 }

@@ -26,7 +26,7 @@ impl HeadItems {
         self.key_tiles + self.group * self.query_tiles
     }
 
-    /// Products of tiles that item `place` computes: four for each of dK and dV, three for dQ.
+    /// Products of tiles that item `place` computes: four for dK and dV, three for dQ.
     fn cost(self, place: u32) -> u64 {
         let Self { key_tiles, query_tiles, group, is_causal } = self;
         let tiles = if place < key_tiles {
@@ -47,11 +47,22 @@ impl HeadItems {
         TURNS.into_iter().min_by_key(|&turn| most(turn)).unwrap_or(0)
     }
 
-    /// The cost of the first items of a block.
+    /// The cost of the first items of a block. Without a division for each: this is done for every launch.
     fn load(self, turn: u32, items: u32, block: u32, blocks: u32) -> u64 {
         let count = self.count().max(1);
-        let all = (block..items).step_by(blocks.max(1) as usize).take(ROUNDS as usize);
-        all.map(|item| self.cost(((item % count) + (item / count % count) * turn) % count)).sum()
+        let sum = |a: u32, b: u32| if a + b < count { a + b } else { a + b - count };
+        let (mut number, mut turned) = (block % count, block / count * turn % count);
+        let (rest, turned_in_a_round) = (blocks % count, blocks / count * turn % count);
+        let mut load = 0;
+        for _ in (block..items).step_by(blocks.max(1) as usize).take(ROUNDS as usize) {
+            load += self.cost(sum(number, turned));
+            turned = sum(turned, turned_in_a_round);
+            if number + rest >= count {
+                turned = sum(turned, turn % count);
+            }
+            number = sum(number, rest);
+        }
+        load
     }
 }
 
@@ -75,6 +86,13 @@ mod tests {
                     let own = (block..all).step_by(BLOCKS as usize);
                     own.map(|item| items.cost((item % count + item / count % count * turn) % count)).sum()
                 };
+                let count = items.count();
+                let first: u64 = (7..all)
+                    .step_by(BLOCKS as usize)
+                    .take(ROUNDS as usize)
+                    .map(|item| items.cost((item % count + item / count % count * turn) % count))
+                    .sum();
+                assert_eq!(items.load(turn, all, 7, BLOCKS), first);
                 let most = (0..BLOCKS).map(of).max().unwrap() as f64;
                 let dearest = (0..items.count()).map(|place| items.cost(place)).max().unwrap() as f64;
                 assert!(most <= 1.1 * mean + dearest, "{tiles} tiles, {heads} heads, turn {turn}: {most}, mean {mean}");

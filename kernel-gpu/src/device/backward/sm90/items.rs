@@ -14,7 +14,7 @@ use crate::device::sequence::Sequence;
 use contract::backward::args::BackwardArgs;
 use contract::divisor::Divisor;
 use contract::geometry::BlockWork;
-use contract::packed::SequenceTile;
+use contract::packed::{Rows, SequenceTile};
 
 /// The number of the block's first item.
 #[inline(always)]
@@ -125,6 +125,13 @@ impl<K: Sm90Backward> KeyItem<K> {
     #[inline(always)]
     pub fn steps(&self, args: &BackwardArgs) -> Steps {
         Steps::new(self.queries.begin, self.queries.end, args.problem.group.get().get())
+    }
+
+    /// The sequence of the queries, as that of a tile.
+    #[inline(always)]
+    pub fn sequence_of_queries(&self) -> SequenceTile {
+        let Rows { begin, length } = self.queries.rows;
+        SequenceTile { begin, length, ..self.tile }
     }
 
     /// The head of Q with number `member` among those that share the keys.

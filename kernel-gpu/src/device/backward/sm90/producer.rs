@@ -6,6 +6,7 @@ use super::memory::{Memory, OWN_TENSORS};
 use super::ring::Places;
 use crate::device::ptx::{bulk_copy, mbarrier};
 use crate::device::tma::context::Maps;
+use crate::device::tma::copies::load_rows;
 use crate::device::tma::kernel::ROWS;
 use crate::device::tma::mapped::{InMaps, Mapped};
 use crate::device::tma::rows::Rows;
@@ -70,7 +71,7 @@ impl<K: Sm90Backward> Loader<'_, K> {
         let (problem, maps) = (&self.args.problem, self.maps);
         // The head of Q whose head of K and V this is.
         let of_keys = K::Sequence::keys_in_maps(problem, item.query_head(self.args, 0), of_tile(item.tile));
-        let of_queries = SequenceTile { begin: item.queries.rows.begin, length: item.queries.rows.length, ..item.tile };
+        let of_queries = item.sequence_of_queries();
         // SAFETY: as promised to this function.
         unsafe {
             self.load_own([maps.k(), maps.v()], of_keys.after(item.tile.first_row));
@@ -158,17 +159,4 @@ impl<K: Sm90Backward> Loader<'_, K> {
         // SAFETY: an empty place, and a map of the launch.
         unsafe { load_rows(self.memory.staged(place, index), map, at, self.memory.stage_full(place)) };
     }
-}
-
-/// Starts copying 64 rows of a head to `tile`; the copy signals mbarrier `full`.
-///
-/// # Safety
-/// As for [`bulk_copy::load_box_4d`], with a map as encoded by the host.
-#[inline(always)]
-unsafe fn load_rows<K: Sm90Backward>(tile: Rows<K>, map: u64, first: InMaps, full: u32) {
-    unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
-        let coordinates = first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS);
-        // SAFETY: a panel of the tile is a box of the map; the caller vouches for the rest.
-        unsafe { bulk_copy::load_box_4d(tile.panel(panel as u32), map, coordinates, full) };
-    });
 }

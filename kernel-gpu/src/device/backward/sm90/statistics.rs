@@ -71,7 +71,7 @@ impl<K: Sm90Backward> RowsOf<'_, K> {
     /// All threads that compute statistics, for the items in order.
     #[inline(always)]
     unsafe fn of_steps(&mut self, item: KeyItem<K>) {
-        let tile = SequenceTile { begin: item.queries.rows.begin, length: item.queries.rows.length, ..item.tile };
+        let tile = item.sequence_of_queries();
         let mut steps = item.steps(self.args);
         let Some(mut step) = steps.next() else { return };
         // SAFETY: the tiles of dO and O have arrived behind the wait.

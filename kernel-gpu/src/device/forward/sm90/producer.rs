@@ -6,7 +6,7 @@ use crate::device::ptx::{bulk_copy, mbarrier, memory, proxy};
 use crate::device::scores::ScoreMod;
 use crate::device::sequence::Sequence;
 use crate::device::tma::context::Context;
-use crate::device::tma::copies::{StripCopy, TileCopy};
+use crate::device::tma::copies::{StripCopy, TileCopy, load_rows};
 use crate::device::tma::kernel::{KEYS, ROWS};
 use crate::device::tma::mapped::{InMaps, Mapped, in_maps_of_batch};
 use crate::device::tma::memory::Memory;
@@ -344,18 +344,5 @@ unsafe fn prefetch_rows<K: ComposedKernel>(map: u64, first: InMaps) {
     unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
         // SAFETY: a map of that rank.
         unsafe { bulk_copy::prefetch_box_4d(map, first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS)) };
-    });
-}
-
-/// Starts copying 64 rows of a head to `tile`; the copy signals mbarrier `full`.
-///
-/// # Safety
-/// As for [`bulk_copy::load_box_4d`], with a map as encoded by the host.
-#[inline(always)]
-unsafe fn load_rows<K: ComposedKernel>(tile: Rows<K>, map: u64, first: InMaps, full: u32) {
-    unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
-        let coordinates = first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS);
-        // SAFETY: a panel of the tile is a box of the map; the caller vouches for the rest.
-        unsafe { bulk_copy::load_box_4d(tile.panel(panel as u32), map, coordinates, full) };
     });
 }
