@@ -135,10 +135,12 @@ macro_rules! backward_entry {
                     const TILE: TmaTile = TILE;
                 }
 
-                backward::sm90::backward::<Entry, { TILE.consumer_registers() }, { TmaTile::PRODUCER_REGISTERS }>(
-                    &args,
-                    tma::context::Maps::at(maps),
-                );
+                backward::sm90::backward::<
+                    Entry,
+                    { TILE.consumer_registers() },
+                    { TmaTile::DQ_REGISTERS },
+                    { TILE.producer_registers() },
+                >(&args, tma::context::Maps::at(maps));
             }
         }
     };
@@ -175,7 +177,7 @@ mod shipped {
     #[cfg(feature = "sm_90a")]
     pub use contract::backward::args::BackwardMaps;
     #[allow(unused_imports, reason = "each architecture's entries are of its own kinds")]
-    pub use contract::backward::variants::{Tile, TmaTile};
+    pub use contract::backward::variants::{Dq, Tile, TmaTile};
     #[allow(unused_imports, reason = "each architecture's entries are of its own kinds")]
     pub use contract::tile::{Sm80, Sm90Tma};
 
@@ -217,7 +219,7 @@ mod candidates {
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
     use contract::backward::{
         args::{BackwardArgs, BackwardMaps},
-        variants::{Tile, TmaTile},
+        variants::{Dq, Tile, TmaTile},
     };
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
     use contract::tile::{BiasTiles::*, Epilogue::*, Grid::*, Keys::*, Overlap::*, Rescale::*, Sm80, Sm90Tma};

@@ -277,6 +277,29 @@ fn there_may_be_more_keys_than_queries_or_fewer() {
 }
 
 #[test]
+fn gradients_of_heads_that_a_block_computes_whole_are_right() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for (batch, kv_heads, group, sequence, kv_sequence, head_dim) in [
+        (1, 2, 1, 300, 300, 64),
+        (6, 1, 1, 130, 129, 40),
+        (2, 1, 2, 140, 260, 64),
+        (1, 2, 1, 310, 140, 8),
+        (2, 1, 1, 512, 70, 64),
+    ] {
+        for mask in [Mask::Full, Mask::Causal] {
+            let shape = Shape::new(batch, kv_heads * group, sequence).with_kv_heads(kv_heads);
+            let problem = problem(shape.with_kv_sequence(kv_sequence).with_head_dim(head_dim), mask, Layout::Bshd);
+            let gradients = Gradients::new(problem, &stream);
+            let entry = fa512::supports_backward(&gradients.gradient, &Gpu::current().unwrap()).unwrap().entry;
+            assert_eq!(entry.contains("_backward_heads_"), crate::ARCHITECTURE == "90", "{entry}");
+            gradients.compute();
+            assert_eq!(findings(), "", "{problem:?}");
+        }
+    }
+}
+
+#[test]
 fn gradients_have_views_of_their_own() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);

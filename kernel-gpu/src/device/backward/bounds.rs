@@ -58,3 +58,12 @@ impl Keys {
         Self { rows: of_sequence, position, begin, end }
     }
 }
+
+/// Whether any query at one of the positions from the first of `positions` on, so many, attends to one of so many keys from the first of `keys`
+/// on, of `length` keys.
+#[inline(always)]
+pub fn attend<K: Kernel>(problem: &ForwardArgs, positions: (u32, u32), keys: (u32, u32), length: u32) -> bool {
+    let ((position, rows), (first_key, count)) = (positions, keys);
+    let begins_behind = K::Mask::HAS_BEGIN && K::Mask::keys_begin(problem, position) >= first_key + count;
+    K::Mask::keys_end(problem, position.wrapping_add(rows), length) > first_key && !begins_behind
+}

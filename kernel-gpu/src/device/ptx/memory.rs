@@ -26,7 +26,6 @@ pub unsafe fn store_shared_pair(address: u32, values: [f32; 2]) {
 ///
 /// # Safety
 /// `address` is a 16-byte aligned shared-memory address of 16 bytes that nothing else accesses until a barrier.
-#[cfg(feature = "sm_80")]
 #[inline(always)]
 pub unsafe fn store_shared_four(address: u32, [a, b, c, d]: [f32; 4]) {
     instruction!(

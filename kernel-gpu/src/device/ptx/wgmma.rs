@@ -57,7 +57,7 @@ impl Major for KMajor {
     }
 }
 
-/// A row holds columns of B at one depth: V in P·V.
+/// A row holds columns of B at one depth, such as V in P·V, or rows of A.
 #[derive(Clone, Copy)]
 pub struct NMajor;
 
@@ -226,7 +226,7 @@ pub trait Accumulators: Sized {
 }
 
 /// A `wgmma.mma_async` with `$columns` columns: `$mode` is how it uses the accumulators `$d`, `$a` the template of
-/// operand A with values `$value`, and `$transposed` the text before the transposition of B.
+/// operand A with values `$value`, and `$transposed` that of the transpositions.
 macro_rules! multiply {
     ($columns:literal, $($operands:tt)*) => {
         match E::TYPE {
@@ -236,7 +236,7 @@ macro_rules! multiply {
     };
     (
         @ $types:literal, $columns:literal, $mode:ident $d:ident, scale-d $scale_d:expr,
-        $a:literal from $($class:ident $value:expr),+; $b:ident, $transposed:literal $major:ident;
+        $a:literal from $($class:ident $value:expr),+; $b:ident, $transposed:literal $($major:ident)+;
         $first:literal $($rest:literal)*
     ) => {
         instruction!(
@@ -245,7 +245,7 @@ macro_rules! multiply {
             "\tsetp.ne.b32 %adds, {}, 0;",
             concat!(
                 "\twgmma.mma_async.sync.aligned.m64n", $columns, "k16", $types, " {{{}, {}, {}, {}",
-                $(four_more!($rest),)* "}}, ", $a, ", {}, %adds, 1, 1, ", $transposed, "{};"
+                $(four_more!($rest),)* "}}, ", $a, ", {}, %adds, 1, 1, ", $transposed, ";"
             ),
             // Indented, since a brace at the start of a line ends an entry.
             "\t}}",
@@ -258,7 +258,7 @@ macro_rules! multiply {
             )*
             $(in($class) $value,)+
             in(reg64) $b.bits(),
-            const $major::TRANSPOSED,
+            $(const $major::TRANSPOSED,)+
             options(nostack)
         )
     };
@@ -289,7 +289,7 @@ macro_rules! tile {
                 let d = bits_of(&mut all);
                 multiply!(
                     $all, inout d, scale-d accumulate,
-                    "{{{}, {}, {}, {}}}" from reg32 a[0], reg32 a[1], reg32 a[2], reg32 a[3]; b, "" B;
+                    "{{{}, {}, {}, {}}}" from reg32 a[0], reg32 a[1], reg32 a[2], reg32 a[3]; b, "{}" B;
                     $($fragment)+ $last
                 );
                 $(self[$fragment] = all[$fragment];)+
@@ -306,16 +306,14 @@ macro_rules! tile {
             unsafe fn multiply<E: Element, A: Operand, B: Operand>(a: A, b: B) -> Self {
                 let mut accumulators = [[0.0; 4]; $columns / 8];
                 let d = bits_of(&mut accumulators);
-                const { assert!(A::TRANSPOSED == 0, "A is written as it lies") };
-                multiply!($columns, out d, scale-d false, "{}" from reg64 a.bits(); b, "0, " B; $($fragment)+);
+                multiply!($columns, out d, scale-d false, "{}" from reg64 a.bits(); b, "{}, {}" A B; $($fragment)+);
                 accumulators
             }
 
             #[inline(always)]
             unsafe fn multiply_accumulate<E: Element, A: Operand, B: Operand>(&mut self, a: A, b: B) {
-                const { assert!(A::TRANSPOSED == 0, "A is written as it lies") };
                 let d = bits_of(self);
-                multiply!($columns, inout d, scale-d true, "{}" from reg64 a.bits(); b, "0, " B; $($fragment)+);
+                multiply!($columns, inout d, scale-d true, "{}" from reg64 a.bits(); b, "{}, {}" A B; $($fragment)+);
             }
 
             #[inline(always)]
@@ -323,7 +321,7 @@ macro_rules! tile {
                 let d = bits_of(self);
                 multiply!(
                     $columns, inout d, scale-d accumulate,
-                    "{{{}, {}, {}, {}}}" from reg32 a[0], reg32 a[1], reg32 a[2], reg32 a[3]; b, "" B; $($fragment)+
+                    "{{{}, {}, {}, {}}}" from reg32 a[0], reg32 a[1], reg32 a[2], reg32 a[3]; b, "{}" B; $($fragment)+
                 );
             }
 

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use super::args::{BackwardArgs, BackwardMaps, MAPPED};
 use super::items::HeadItems;
-use super::variants::{BACKWARD_VARIANTS, BackwardTile, BackwardVariant};
+use super::variants::{BACKWARD_VARIANTS, BackwardTile, BackwardVariant, TmaTile};
 use crate::launch::args::{ForwardArgs, ScoreModArgs, TENSOR_MAP_BYTES};
 use crate::launch::plan::Addresses;
 use crate::launch::plan::addresses::{self, FirstElements, check_apart, first_element, range_from, tensor_range};
@@ -57,24 +57,29 @@ impl BackwardPlan {
     pub fn new(gradient: &Gradient, gpu: &Gpu<'_>) -> Result<Self, Refusal> {
         let variant = choose(gradient, gpu)?;
         let problem = gradient.problem().simplified();
-        let (shape, rows) = (problem.shape(), variant.tile.rows());
-        let [query_tiles, key_tiles] =
-            [shape.sequence, shape.kv_sequence].map(|length| tiles(&problem, length, rows).unwrap_or(u32::MAX));
+        let (shape, tile) = (problem.shape(), variant.tile);
+        let [query_tiles, key_tiles] = [(shape.sequence, tile.query_rows()), (shape.kv_sequence, tile.rows())]
+            .map(|(length, rows)| tiles(&problem, length, rows).unwrap_or(u32::MAX));
         let blocks_of = |heads: u32, tiles: u32| u64::from(shape.batch) * u64::from(heads) * u64::from(tiles);
-        let (key_blocks, query_blocks) = (blocks_of(shape.kv_heads, key_tiles), blocks_of(shape.heads, query_tiles));
+        let query_heads = if tile.has_query_items() { shape.heads } else { 0 };
+        let (key_blocks, query_blocks) = (blocks_of(shape.kv_heads, key_tiles), blocks_of(query_heads, query_tiles));
         let blocks = key_blocks.saturating_add(query_blocks);
         if blocks > MAXIMUM_WORK_ITEMS {
             return Err(Refusal::TooManyWorkItems { shape, query_tiles });
         }
         let views = gradient.views();
         let positive = |count: u32| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
-        let items =
-            HeadItems { key_tiles, query_tiles, group: shape.group(), is_causal: problem.mask() == Mask::Causal };
+        let group = if tile.has_query_items() { shape.group() } else { 0 };
+        let items = HeadItems { key_tiles, query_tiles, group, is_causal: problem.mask() == Mask::Causal };
         // No overflow: there are at least as many items in all.
         let head_items = if blocks == 0 { 0 } else { items.count() };
-        let grid = match variant.tile {
+        let resident = |tile: TmaTile| gpu.multiprocessors.max(1).saturating_mul(tile.blocks);
+        let grid = match tile {
             BackwardTile::Sm80(_) => blocks as u32,
-            BackwardTile::Sm90(tile) => (blocks as u32).min(gpu.multiprocessors.max(1).saturating_mul(tile.blocks)),
+            BackwardTile::Sm90(tile) if tile.keeps_dq() => {
+                ((key_blocks / u64::from(key_tiles.max(1))) as u32).min(resident(tile))
+            }
+            BackwardTile::Sm90(tile) => (blocks as u32).min(resident(tile)),
         };
         let args = BackwardArgs {
             problem: ForwardArgs {
@@ -92,7 +97,7 @@ impl BackwardPlan {
             key_tiles: Divisor::new(positive(key_tiles)),
             kv_heads: Divisor::new(positive(shape.kv_heads)),
             head_items: Divisor::new(positive(head_items)),
-            turn: if grid < blocks as u32 { items.best_turn(blocks as u32, grid) } else { 0 },
+            turn: if tile.has_query_items() && grid < blocks as u32 { items.best_turn(blocks as u32, grid) } else { 0 },
             key_blocks: key_blocks as u32,
             scale: problem.scale() as f32,
         };
@@ -190,7 +195,6 @@ impl BackwardPlan {
 fn choose(gradient: &Gradient, gpu: &Gpu<'_>) -> Result<&'static BackwardVariant, Refusal> {
     let problem = gradient.problem();
     let (simplified, shape) = (problem.simplified().mask(), problem.shape());
-    let (head_dim, rows) = (shape.head_dim, shape.sequence.max(shape.kv_sequence));
     let is_plain = problem.score_mod().is_none();
     let accepts = |variant: &&BackwardVariant| {
         let computes_mask = match variant.scores {
@@ -202,7 +206,9 @@ fn choose(gradient: &Gradient, gpu: &Gpu<'_>) -> Result<&'static BackwardVariant
     };
     let computed = BACKWARD_VARIANTS.iter().filter(accepts);
     let mut refusal = Refusal::NoBackward { of: "heads of more than 128 columns" };
-    for variant in computed.filter(|one| one.head_dims().contains(&head_dim) && rows <= one.most_rows()) {
+    let takes =
+        |one: &&BackwardVariant| one.head_dims().contains(&shape.head_dim) && one.is_faster(shape, gpu.multiprocessors);
+    for variant in computed.filter(takes) {
         match runs(variant, gradient, gpu) {
             Ok(()) => return Ok(variant),
             Err(why) => refusal = why,
@@ -367,7 +373,8 @@ mod tests {
                 of(*element == Element::Bf16, "bf16_"),
                 of(tile.columns() == 128, "d128_"),
                 "backward_",
-                of(variant.most_rows() < u32::MAX, "short_"),
+                of(matches!(tile, BackwardTile::Sm90(tile) if tile.keeps_dq()), "heads_"),
+                of(matches!(tile, BackwardTile::Sm90(tile) if tile.warpgroups == 1), "short_"),
                 of(matches!(sequence, Sequence::Packed), "packed_"),
                 computes,
             ];
@@ -394,6 +401,32 @@ mod tests {
         let planned = BackwardPlan::new(&of(512, 64), &H200).unwrap();
         assert_eq!((planned.args.problem.work_items.get(), planned.args.head_items.get().get()), (2 * 2 * 8, 8));
         assert_eq!(planned.blocks(), 32, "no more blocks than items");
+    }
+
+    #[test]
+    fn blocks_take_whole_heads_where_few_multiprocessors_would_idle() {
+        const H200: Gpu<'static> =
+            Gpu { name: "H200", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
+        let planned = |shape: Shape| {
+            let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+            BackwardPlan::new(&Gradient::new(problem).unwrap(), &H200).unwrap()
+        };
+        let takes = |shape| planned(shape).variant().entry == "fa512_sm90_backward_heads_full";
+        assert!(takes(Shape::new(32, 8, 512)) && takes(Shape::new(110, 1, 129)) && takes(Shape::new(1000, 1, 300)));
+        assert!(takes(Shape::new(120, 1, 256).with_kv_sequence(5000)), "any number of keys");
+        assert!(takes(Shape::new(120, 4, 128).with_kv_heads(2).with_kv_sequence(300)));
+        assert!(
+            !takes(Shape::new(120, 1, 513)) && !takes(Shape::new(120, 10, 129).with_kv_heads(2)),
+            "too many queries"
+        );
+        assert!(!takes(Shape::new(100, 1, 512)) && !takes(Shape::new(140, 1, 512)), "too many would idle");
+        let planned = planned(Shape::new(33, 8, 300));
+        let args = &planned.args;
+        assert_eq!(
+            (planned.blocks(), args.problem.work_items.get(), args.head_items.get().get()),
+            (132, 33 * 8 * 3, 3)
+        );
+        assert_eq!(args.problem.query_tiles.get().get(), 5, "steps of a head");
     }
 
     #[test]

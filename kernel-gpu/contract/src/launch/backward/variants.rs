@@ -5,6 +5,7 @@ use core::ops::RangeInclusive;
 use crate::schedule::architecture::{REGISTER_ALLOCATION_UNIT, REGISTERS_PER_MULTIPROCESSOR};
 use crate::schedule::tile::sm90_tma::{MBARRIER_BYTES, TENSOR_MAP_ROWS};
 use crate::spec::config::{ELEMENT_BYTES, Element, Family, MMA_M, Mask, Scores, Sequence, WARP_SIZE, WARPGROUP_WARPS};
+use crate::spec::shape::Shape;
 
 /// How the blocks of a backward entry of sm_80 divide the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,13 +70,56 @@ pub struct TmaTile {
     pub own: u32,
     /// Blocks on a multiprocessor.
     pub blocks: u32,
+    /// How dQ is computed.
+    pub dq: Dq,
+}
+
+/// How dQ is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dq {
+    /// By items of queries, which compute P and dS again.
+    ByItems,
+    /// Of all queries of a head of K and V, in shared memory, from the dS of its keys, which one block takes one after another. One warpgroup
+    /// more computes it.
+    InSharedMemory {
+        /// Query rows, of all heads of Q that share the head of K and V.
+        rows: u32,
+        /// Tiles of dS in shared memory.
+        d_s: u32,
+    },
 }
 
 impl TmaTile {
     /// Rows that a block takes in a step.
     pub const STEP: u32 = TENSOR_MAP_ROWS;
+    /// Registers of a thread that computes dQ in shared memory.
+    pub const DQ_REGISTERS: u32 = 80;
+
     /// Registers of a thread that does not compute products.
-    pub const PRODUCER_REGISTERS: u32 = 40;
+    pub const fn producer_registers(self) -> u32 {
+        if self.keeps_dq() { 32 } else { 40 }
+    }
+
+    /// Query rows of a head of K and V whose dQ is computed in shared memory.
+    pub const fn dq_rows(self) -> u32 {
+        match self.dq {
+            Dq::ByItems => 0,
+            Dq::InSharedMemory { rows, .. } => rows,
+        }
+    }
+
+    /// Tiles of dS in shared memory, which it takes.
+    pub const fn d_s(self) -> u32 {
+        match self.dq {
+            Dq::ByItems => 0,
+            Dq::InSharedMemory { d_s, .. } => d_s,
+        }
+    }
+
+    /// Whether dQ is computed in shared memory.
+    pub const fn keeps_dq(self) -> bool {
+        self.dq_rows() > 0
+    }
 
     /// Columns of its tiles.
     pub const fn columns(self) -> u32 {
@@ -89,36 +133,66 @@ impl TmaTile {
 
     /// Threads of a block.
     pub const fn threads(self) -> u32 {
-        (self.warpgroups + 1) * WARPGROUP_WARPS * WARP_SIZE
+        (self.warpgroups + self.keeps_dq() as u32 + 1) * WARPGROUP_WARPS * WARP_SIZE
     }
 
     /// Registers of a thread that computes products: those of the launch, and what the other threads give up.
     pub const fn consumer_registers(self) -> u32 {
         let at_launch = REGISTERS_PER_MULTIPROCESSOR / self.blocks / self.threads() / REGISTER_ALLOCATION_UNIT
             * REGISTER_ALLOCATION_UNIT;
-        let given_up = at_launch - Self::PRODUCER_REGISTERS;
+        let of_dq = if self.keeps_dq() { at_launch - Self::DQ_REGISTERS } else { 0 };
+        let given_up = at_launch - self.producer_registers() + of_dq;
         (at_launch + given_up / self.warpgroups) / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT
     }
 
-    /// Bytes of the own rows of an item: two tensors.
-    pub const fn own_bytes(self) -> u32 {
-        2 * self.rows() * self.columns * ELEMENT_BYTES as u32
+    /// Own tensors of an item: K and V, or Q and dO. If dQ is in shared memory, K alone; V is in a stage until it is in registers.
+    pub const fn own_tensors(self) -> u32 {
+        if self.keeps_dq() { 1 } else { 2 }
     }
 
-    /// Bytes of a stage: three tiles, of Q, dO and O, or of K and V.
+    /// Bytes of the own rows of an item.
+    pub const fn own_bytes(self) -> u32 {
+        self.own_tensors() * self.rows() * self.columns * ELEMENT_BYTES as u32
+    }
+
+    /// Tiles of a stage: of Q, dO and O, or of K and V. O lies where dQ will be, if that is in shared memory.
+    pub const fn staged(self) -> u32 {
+        if self.keeps_dq() { 2 } else { 3 }
+    }
+
+    /// Bytes of a stage.
     pub const fn stage_bytes(self) -> u32 {
-        3 * Self::STEP * self.columns * ELEMENT_BYTES as u32
+        self.staged() * Self::STEP * self.columns * ELEMENT_BYTES as u32
+    }
+
+    /// Query rows whose statistics are in a stage: those of a step, or of an item.
+    pub const fn statistics_rows(self) -> u32 {
+        if self.keeps_dq() { Self::STEP } else { self.rows() }
     }
 
     /// Bytes of the statistics of query rows in a stage.
     pub const fn statistics_bytes(self) -> u32 {
-        self.rows() * STATISTICS_BYTES
+        self.statistics_rows() * STATISTICS_BYTES
     }
 
-    /// Dynamic shared memory of a block, bytes: own rows, stages, and mbarriers: full and empty of each, and of the statistics of each stage.
+    /// Bytes of dQ in shared memory, f32.
+    pub const fn dq_bytes(self) -> u32 {
+        self.dq_rows() * self.columns * 4
+    }
+
+    /// Bytes of dS of a step.
+    pub const fn d_s_bytes(self) -> u32 {
+        self.rows() * Self::STEP * ELEMENT_BYTES as u32
+    }
+
+    /// Dynamic shared memory of a block, bytes: own rows, stages, dQ and dS, and mbarriers: full and empty of each, and of the statistics of
+    /// each stage.
     pub const fn shared_bytes(self) -> u32 {
         self.own * (self.own_bytes() + 2 * MBARRIER_BYTES)
             + self.stages * (self.stage_bytes() + self.statistics_bytes() + 3 * MBARRIER_BYTES)
+            + self.dq_bytes()
+            + self.dq_rows() / Self::STEP * MBARRIER_BYTES
+            + self.d_s() * (self.d_s_bytes() + 2 * MBARRIER_BYTES)
     }
 }
 
@@ -132,6 +206,16 @@ pub enum BackwardTile {
 }
 
 impl BackwardTile {
+    /// Whether dQ is computed by items of its own.
+    pub const fn has_query_items(self) -> bool {
+        !matches!(self, Self::Sm90(tile) if tile.keeps_dq())
+    }
+
+    /// Rows of the query tiles that a launch counts.
+    pub const fn query_rows(self) -> u32 {
+        if self.has_query_items() { self.rows() } else { TmaTile::STEP }
+    }
+
     /// Columns of its tiles.
     pub const fn columns(self) -> u32 {
         match self {
@@ -173,6 +257,9 @@ impl BackwardTile {
     }
 }
 
+/// By how much whole heads are faster than items, as a fraction: its inverse is the part of the multiprocessors that they must keep busy.
+const BUSY: (u64, u64) = (5, 4);
+
 /// A backward entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackwardVariant {
@@ -199,11 +286,24 @@ impl BackwardVariant {
         }
     }
 
-    /// Rows of Q and of K and V up to which it is faster than the entries that follow it in the list.
-    pub const fn most_rows(&self) -> u32 {
+    /// Whether it is meant for shapes of at most two items a head.
+    const fn is_short(&self) -> bool {
+        matches!(self.tile, BackwardTile::Sm90(tile) if tile.warpgroups == 1)
+    }
+
+    /// Whether it computes this shape faster than the entries that follow it in the list, on so many multiprocessors.
+    pub fn is_faster(&self, shape: Shape, multiprocessors: u32) -> bool {
         match self.tile {
-            BackwardTile::Sm90(tile) if tile.warpgroups == 1 => 2 * tile.rows(),
-            _ => u32::MAX,
+            BackwardTile::Sm90(tile) if tile.keeps_dq() => {
+                let queries =
+                    u64::from(shape.group()) * u64::from(shape.sequence).next_multiple_of(TmaTile::STEP.into());
+                let heads = u64::from(shape.batch) * u64::from(shape.kv_heads);
+                // A block takes whole heads: its multiprocessor must not idle while others take one more.
+                let rounds = heads.div_ceil(u64::from(multiprocessors.max(1)));
+                queries <= u64::from(tile.dq_rows()) && BUSY.0 * heads >= BUSY.1 * rounds * u64::from(multiprocessors)
+            }
+            BackwardTile::Sm90(tile) if self.is_short() => shape.sequence.max(shape.kv_sequence) <= 2 * tile.rows(),
+            _ => true,
         }
     }
 
@@ -224,12 +324,14 @@ impl BackwardVariant {
 macro_rules! for_every_backward_variant {
     ($callback:ident) => {
         $callback! {
-            fa512_sm90_backward_short_full, fa512_sm90_bf16_backward_short_full: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2 }, Any, Full;
-            fa512_sm90_backward_short_causal, fa512_sm90_bf16_backward_short_causal: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2 }, Any, Causal;
-            fa512_sm90_backward_full, fa512_sm90_bf16_backward_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1 }, Any, Full;
-            fa512_sm90_backward_causal, fa512_sm90_bf16_backward_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1 }, Any, Causal;
-            fa512_sm90_d128_backward_full, fa512_sm90_bf16_d128_backward_full: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 2, own: 2, blocks: 1 }, Any, Full;
-            fa512_sm90_d128_backward_causal, fa512_sm90_bf16_d128_backward_causal: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 2, own: 2, blocks: 1 }, Any, Causal;
+            fa512_sm90_backward_short_full, fa512_sm90_bf16_backward_short_full: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2, dq: Dq::ByItems }, Any, Full;
+            fa512_sm90_backward_short_causal, fa512_sm90_bf16_backward_short_causal: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2, dq: Dq::ByItems }, Any, Causal;
+            fa512_sm90_backward_heads_full, fa512_sm90_bf16_backward_heads_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InSharedMemory { rows: 512, d_s: 2 } }, Any, Full;
+            fa512_sm90_backward_heads_causal, fa512_sm90_bf16_backward_heads_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InSharedMemory { rows: 512, d_s: 2 } }, Any, Causal;
+            fa512_sm90_backward_full, fa512_sm90_bf16_backward_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Full;
+            fa512_sm90_backward_causal, fa512_sm90_bf16_backward_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Causal;
+            fa512_sm90_d128_backward_full, fa512_sm90_bf16_d128_backward_full: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 2, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Full;
+            fa512_sm90_d128_backward_causal, fa512_sm90_bf16_d128_backward_causal: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 2, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Causal;
             fa512_sm80_backward_full, fa512_sm80_bf16_backward_full: Sm80 Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Any, Full;
             fa512_sm80_backward_causal, fa512_sm80_bf16_backward_causal: Sm80 Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Any, Causal;
             fa512_sm80_backward_modified, fa512_sm80_bf16_backward_modified: Sm80 Tile { columns: 64, rows: 64, step: 64, warps: 4, min_blocks: 2 }, Any, Window, Modified;

@@ -235,12 +235,10 @@ impl<K: Sm80Backward, const ROWS: u32, const M_TILES: usize> Warp<K, ROWS, M_TIL
     /// Whether any of the 16 queries from `row` on is there and attends to any of the warp's keys.
     #[inline(always)]
     fn is_attended(&self, queries: &Queries<'_>, row: u32) -> bool {
-        let (problem, keys) = (&queries.args.problem, const { M_TILES as u32 * MMA_M });
-        let position = row.wrapping_add(queries.first_position);
-        let ends_before = !K::Mask::ALL_KEYS
-            && K::Mask::keys_end(problem, position.wrapping_add(MMA_K), queries.keys.length) <= self.first_key;
-        let begins_behind = K::Mask::HAS_BEGIN && K::Mask::keys_begin(problem, position) >= self.first_key + keys;
-        row < queries.rows.length && !ends_before && !begins_behind
+        let positions = (row.wrapping_add(queries.first_position), MMA_K);
+        let keys = (self.first_key, const { M_TILES as u32 * MMA_M });
+        row < queries.rows.length
+            && (K::Mask::ALL_KEYS || bounds::attend::<K>(&queries.args.problem, positions, keys, queries.keys.length))
     }
 
     /// Adds what 16 queries contribute, those from `row` on, in part `part` of the tiles.

@@ -13,7 +13,6 @@ use crate::device::copy::start_copy;
 use crate::device::hidden::not_unrolled;
 use crate::device::kernel::{Output, Tile};
 use crate::device::lane::{Lane, ROWS_PER_LANE};
-use crate::device::mask::Mask;
 use crate::device::products::{self, QueryFragments};
 use crate::device::ptx::{cp_async, sync};
 use crate::device::scores::ScoreMod;
@@ -190,9 +189,8 @@ impl<K: Sm80Backward, const M_TILES: usize> Warp<'_, K, M_TILES> {
     /// Whether any of the warp's queries attends to any of the 16 keys from `key` on.
     #[inline(always)]
     fn attends(&self, key: u32) -> bool {
-        let (problem, rows) = (&self.args.problem, const { M_TILES as u32 * MMA_M });
-        let begins_behind = K::Mask::HAS_BEGIN && K::Mask::keys_begin(problem, self.position) >= key + MMA_K;
-        K::Mask::keys_end(problem, self.position.wrapping_add(rows), self.lengths[1]) > key && !begins_behind
+        let positions = (self.position, const { M_TILES as u32 * MMA_M });
+        bounds::attend::<K>(&self.args.problem, positions, (key, MMA_K), self.lengths[1])
     }
 
     /// Adds what 16 keys contribute, those from `key` on, in part `part` of the tiles.

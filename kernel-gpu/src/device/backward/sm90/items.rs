@@ -2,7 +2,7 @@
 //!
 //! The items of a head of K and V follow one another, so that they find its rows in L2: its key tiles, then the query tiles of the heads of Q
 //! that share it. Under a mask they have different costs: each head begins with another one, so that no block has the same ones of all heads
-//! ([`BackwardArgs::turn`]).
+//! ([`BackwardArgs::turn`]). If dQ is kept in shared memory, a head has key tiles alone, and one block takes all of them.
 
 use core::marker::PhantomData;
 
@@ -18,14 +18,21 @@ use contract::packed::{Rows, SequenceTile};
 
 /// The number of the block's first item.
 #[inline(always)]
-pub fn first() -> u32 {
-    thread::block_idx_x()
+pub fn first<K: Sm90Backward>(args: &BackwardArgs) -> u32 {
+    let items = if K::KEEPS_DQ { args.head_items.get().get() } else { 1 };
+    thread::block_idx_x() * items
 }
 
 /// The number of the block's item after item `number`.
 #[inline(always)]
-pub fn next(number: u32) -> u32 {
-    number + thread::grid_dim_x()
+pub fn next<K: Sm90Backward>(args: &BackwardArgs, number: u32) -> u32 {
+    if !K::KEEPS_DQ {
+        return number + thread::grid_dim_x();
+    }
+    let next = number + 1;
+    let (_, place) = divide(&args.head_items, next);
+    // Behind the last item of a head, over the heads of the other blocks.
+    if place == 0 { next + (thread::grid_dim_x() - 1) * args.head_items.get().get() } else { next }
 }
 
 /// Quotient and remainder. The divisor's numbers are read for every item: kept, they would occupy registers.
@@ -97,7 +104,7 @@ impl<K: Sm90Backward> Item<K> {
             return None;
         }
         let position = Position::of(args, number);
-        if position.place < args.key_tiles.get().get() {
+        if K::KEEPS_DQ || position.place < args.key_tiles.get().get() {
             KeyItem::at(args, position).map(Self::Keys)
         } else {
             QueryItem::at(args, position).map(Self::Queries)
@@ -132,6 +139,18 @@ impl<K: Sm90Backward> KeyItem<K> {
     pub fn sequence_of_queries(&self) -> SequenceTile {
         let Rows { begin, length } = self.queries.rows;
         SequenceTile { begin, length, ..self.tile }
+    }
+
+    /// Whether it is the first item of its head of K and V.
+    #[inline(always)]
+    pub const fn is_first(&self) -> bool {
+        self.work.query_tile == 0
+    }
+
+    /// Whether it is the last one.
+    #[inline(always)]
+    pub fn is_last(&self, args: &BackwardArgs) -> bool {
+        self.work.query_tile + 1 == args.head_items.get().get()
     }
 
     /// The head of Q with number `member` among those that share the keys.
@@ -184,12 +203,26 @@ pub struct Steps {
     next: Step,
 }
 
+impl Step {
+    /// Its tile of dQ, of those of all heads that share the keys.
+    #[inline(always)]
+    pub fn dq_tile(self, args: &BackwardArgs) -> u32 {
+        self.member * args.problem.query_tiles.get().get() + self.row / STEP
+    }
+}
+
 impl Steps {
     /// Rows `begin` to `end` of each of `members` heads.
     #[inline(always)]
     const fn new(begin: u32, end: u32, members: u32) -> Self {
         let of_head = if begin < end { (end - begin).div_ceil(STEP) } else { 0 };
         Self { begin, end, left: of_head * members, next: Step { row: begin, member: 0 } }
+    }
+
+    /// Whether none is left.
+    #[inline(always)]
+    pub const fn is_empty(&self) -> bool {
+        self.left == 0
     }
 
     /// The next step, if there is one.

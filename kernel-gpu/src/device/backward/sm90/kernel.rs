@@ -27,5 +27,10 @@ pub trait Sm90Backward:
     const KEEPS_OWN_ROWS: bool = Self::HeadDim::COLUMNS <= 64;
     /// Whether the products that accumulate gradients run beside the computation of the next step's P and dS. Beside wide accumulators there are
     /// no registers for both, and two blocks of a multiprocessor overlap with each other; under a mask it gains nothing.
-    const OVERLAPS_STEPS: bool = Self::HeadDim::COLUMNS <= 64 && Self::TILE.blocks == 1 && Self::Mask::ALL_KEYS;
+    const OVERLAPS_STEPS: bool =
+        Self::HeadDim::COLUMNS <= 64 && Self::TILE.blocks == 1 && Self::Mask::ALL_KEYS && !Self::KEEPS_DQ;
+    /// Whether warpgroups take [turns](crate::device::tma::turns) on the tensor cores. Under a mask they gain nothing.
+    const TAKES_TURNS: bool = Self::WARPGROUPS > 1 && Self::Mask::ALL_KEYS && (Self::OVERLAPS_STEPS || Self::KEEPS_DQ);
+    /// Whether a warpgroup computes dQ of all queries of a head in shared memory, from the dS of its keys.
+    const KEEPS_DQ: bool = Self::TILE.keeps_dq();
 }

@@ -1,12 +1,13 @@
 //! dK and dV of an item's keys, whose warpgroup has keys as rows and queries as columns: Sᵀ = K·Qᵀ, dPᵀ = V·dOᵀ.
 
+use super::handover;
 use super::items::{KeyItem, Step};
 use super::kernel::{K_STEPS, N_TILES, STEP, Sm90Backward};
 use super::memory::{Memory, STATISTIC_BYTES};
 use super::output::head_rows;
 use super::own::OwnRows;
 use super::ring::{Place, Places};
-use super::strip::{Strip, accumulate, arrive_together, packed, pass_over};
+use super::strip::{Strip, accumulate, arrive_together, packed, pass_over, release};
 use crate::device::backward::bounds;
 use crate::device::backward::output::store;
 use crate::device::backward::rows::probability;
@@ -66,14 +67,22 @@ pub unsafe fn gradients<K: Sm90Backward>(
     let mut steps = item.steps(args);
     // SAFETY: warpgroup together; K and V have arrived behind the wait, and are released after their last use.
     unsafe {
+        let staged = places.stage;
+        if K::KEEPS_DQ {
+            mbarrier::wait(memory.stage_full(staged), staged.parity);
+            // Without statistics, but so that no thread is a phase ahead.
+            mbarrier::wait(memory.computed(staged), staged.parity);
+            places.next_stage::<K>();
+        }
         mbarrier::wait(memory.own_full(own), own.parity);
         if first_key < length {
+            let values = if K::KEEPS_DQ { memory.staged(staged, warpgroup) } else { memory.own(own, 1, warpgroup) };
             let mut strip = KeyStrip::<K> {
                 problem,
                 dk: Fragments::zeros(),
                 dv: Fragments::zeros(),
                 keys: OwnRows::of(memory.own(own, 0, warpgroup), lane),
-                values: OwnRows::of(memory.own(own, 1, warpgroup), lane),
+                values: OwnRows::of(values, lane),
                 scores: [[[0.0; 4]; N_TILES]],
                 d_p: [[[0.0; 4]; N_TILES]],
                 minus_lse: [[0.0; 2]; N_TILES],
@@ -84,6 +93,9 @@ pub unsafe fn gradients<K: Sm90Backward>(
                 length,
                 lane,
             };
+            if K::KEEPS_DQ {
+                release(memory, staged, lane.index);
+            }
             if K::KEEPS_OWN_ROWS {
                 arrive_together(memory.own_empty(own), lane.index);
             }
@@ -91,16 +103,32 @@ pub unsafe fn gradients<K: Sm90Backward>(
             if !K::KEEPS_OWN_ROWS {
                 arrive_together(memory.own_empty(own), lane.index);
             }
-            let (Some(item), lane) = (KeyItem::<K>::again(args, number), lane.recomputed()) else { return };
-            let (first_key, length) = (item.tile.first_row + warpgroup * WARPGROUP_ROWS, item.tile.length);
-            let of = |tensor, strides| head_rows::<K>(tensor, strides, item.work, item.tile);
-            let rows = (first_key + lane.warp % WARPGROUP_WARPS * MMA_M, length);
-            store::<K>(&mut strip.dk, of(args.dk, &args.dk_strides), args.scale, rows, problem, lane);
-            store::<K>(&mut strip.dv, of(args.dv, &args.dv_strides), 1.0, rows, problem, lane);
+            if K::KEEPS_DQ {
+                handover::hand_over_gradients(memory, places, (&mut strip.dk, &strip.dv), args.scale, lane);
+            } else {
+                let (Some(item), lane) = (KeyItem::<K>::again(args, number), lane.recomputed()) else { return };
+                let (first_key, length) = (item.tile.first_row + warpgroup * WARPGROUP_ROWS, item.tile.length);
+                let of = |tensor, strides| head_rows::<K>(tensor, strides, item.work, item.tile);
+                let rows = (first_key + lane.warp % WARPGROUP_WARPS * MMA_M, length);
+                store::<K>(&mut strip.dk, of(args.dk, &args.dk_strides), args.scale, rows, problem, lane);
+                store::<K>(&mut strip.dv, of(args.dv, &args.dv_strides), 1.0, rows, problem, lane);
+            }
         } else {
+            if K::KEEPS_DQ {
+                release(memory, staged, lane.index);
+            }
             arrive_together(memory.own_empty(own), lane.index);
             while steps.next().is_some() {
                 pass_over(places, memory, turns, lane);
+            }
+            if K::KEEPS_DQ {
+                handover::hand_over_gradients(
+                    memory,
+                    places,
+                    (&mut Fragments::zeros(), &Fragments::zeros()),
+                    1.0,
+                    lane,
+                );
             }
         }
     }
@@ -125,13 +153,13 @@ impl<K: Sm90Backward> KeyStrip<'_, K> {
     }
 
     /// Sets the scores of keys that a query does not attend to to −∞. Missing rows have probability 0 by their LSE, and gradients of missing
-    /// keys are not stored.
+    /// keys are not stored; but their dS must not reach dQ.
     #[inline(always)]
     fn mask(&mut self, step: Step) {
         let (problem, length, position) = (self.problem, self.length, self.position(step));
         let is_touched =
             K::Mask::touches::<K::Sequence>(problem, (position, STEP), self.first_key, WARPGROUP_ROWS, length);
-        if K::Mask::ALL_KEYS || !is_touched {
+        if K::Mask::ALL_KEYS && !K::KEEPS_DQ || !is_touched {
             return;
         }
         let lane = self.lane.recomputed();
@@ -155,12 +183,8 @@ impl<K: Sm90Backward> KeyStrip<'_, K> {
 impl<K: Sm90Backward> Strip<K> for KeyStrip<'_, K> {
     #[inline(always)]
     fn has(&self, step: Step) -> bool {
-        let position = self.position(step);
-        let ends_before = !K::Mask::ALL_KEYS
-            && K::Mask::keys_end(self.problem, position.wrapping_add(STEP), self.length) <= self.first_key;
-        let begins_behind =
-            K::Mask::HAS_BEGIN && K::Mask::keys_begin(self.problem, position) >= self.first_key + WARPGROUP_ROWS;
-        !ends_before && !begins_behind
+        let keys = (self.first_key, WARPGROUP_ROWS);
+        bounds::attend::<K>(self.problem, (self.position(step), STEP), keys, self.length)
     }
 
     #[inline(always)]
@@ -234,8 +258,14 @@ impl<K: Sm90Backward> Strip<K> for KeyStrip<'_, K> {
 
     #[inline(always)]
     fn pack(&mut self) {
-        self.p = packed::<K>(&self.scores);
-        self.d_s = packed::<K>(&self.d_p);
+        self.p = packed::<K>(&self.scores[0]);
+        self.d_s = packed::<K>(&self.d_p[0]);
+    }
+
+    #[inline(always)]
+    unsafe fn hand_over(&mut self, memory: Memory<K>, places: &Places) {
+        // SAFETY: as promised to this function.
+        unsafe { handover::hand_over(memory, places.d_s, &self.d_s, self.lane.recomputed()) };
     }
 
     #[inline(always)]

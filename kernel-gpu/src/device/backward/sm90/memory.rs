@@ -1,15 +1,17 @@
 //! Where the tiles and mbarriers of a block lie in shared memory.
 //!
-//! First the own rows of items, two tensors of 64 rows for each warpgroup. Then the stages: three tiles of 64 rows. Then the statistics of query
-//! rows of each stage, and the mbarriers: "full" and "empty" for own rows and for stages, and "computed" for statistics.
+//! First the own rows of items, two tensors of 64 rows for each warpgroup. Then the stages: tiles of 64 rows; then tiles of dS, and of dQ, if it is
+//! computed there. Then the statistics of query rows of each stage, and the mbarriers: "full" and "empty" for own rows, stages and dS, "computed"
+//! for statistics, "empty" for dQ.
 
 use core::marker::PhantomData;
 
-use super::kernel::Sm90Backward;
+use super::kernel::{STEP, Sm90Backward};
 use super::ring::Place;
 use crate::device::codegen::shared;
 use crate::device::hidden;
 use crate::device::ptx::mbarrier;
+use crate::device::tile::head_dim::HeadDim;
 use crate::device::tma::rows::Rows;
 use contract::backward::variants::STATISTICS_BYTES;
 use contract::config::{WARP_SIZE, WARPGROUP_WARPS};
@@ -19,11 +21,6 @@ pub const STATISTICS_THREADS: u32 = 64;
 
 /// Bytes of LSE or Δ of a row.
 pub const STATISTIC_BYTES: u32 = STATISTICS_BYTES / 2;
-
-/// The own tensors of an item: K and V, or Q and dO.
-pub const OWN_TENSORS: u32 = 2;
-/// Tiles of a stage.
-pub const STAGED: u32 = 3;
 
 /// The block's dynamic shared memory.
 #[derive(Clone, Copy)]
@@ -36,20 +33,29 @@ impl<K: Sm90Backward> Memory<K> {
     const OWN: u32 = K::TILE.own;
     const STAGES: u32 = K::TILE.stages;
     const STAGES_BEGIN: u32 = Self::OWN * K::TILE.own_bytes();
-    const STATISTICS: u32 = Self::STAGES_BEGIN + Self::STAGES * K::TILE.stage_bytes();
+    const D_S: u32 = K::TILE.d_s();
+    const DQ_TILES: u32 = K::TILE.dq_rows() / STEP;
+    const D_S_BEGIN: u32 = Self::STAGES_BEGIN + Self::STAGES * K::TILE.stage_bytes();
+    const DQ_BEGIN: u32 = Self::D_S_BEGIN + Self::D_S * K::TILE.d_s_bytes();
+    const STATISTICS: u32 = Self::DQ_BEGIN + K::TILE.dq_bytes();
     const OWN_FULL: u32 = Self::STATISTICS + Self::STAGES * K::TILE.statistics_bytes();
     const OWN_EMPTY: u32 = Self::OWN_FULL + Self::OWN * mbarrier::BYTES;
     const STAGE_FULL: u32 = Self::OWN_EMPTY + Self::OWN * mbarrier::BYTES;
     const STAGE_EMPTY: u32 = Self::STAGE_FULL + Self::STAGES * mbarrier::BYTES;
     const COMPUTED: u32 = Self::STAGE_EMPTY + Self::STAGES * mbarrier::BYTES;
-    const END: u32 = Self::COMPUTED + Self::STAGES * mbarrier::BYTES;
+    const D_S_FULL: u32 = Self::COMPUTED + Self::STAGES * mbarrier::BYTES;
+    const D_S_EMPTY: u32 = Self::D_S_FULL + Self::D_S * mbarrier::BYTES;
+    const DQ_EMPTY: u32 = Self::D_S_EMPTY + Self::D_S * mbarrier::BYTES;
+    const END: u32 = Self::DQ_EMPTY + Self::DQ_TILES * mbarrier::BYTES;
 
     /// The shared memory of the calling thread's block.
     #[inline(always)]
     pub fn new() -> Self {
         const {
             assert!(Self::END == K::TILE.shared_bytes(), "the launch allocates what the kernel uses");
-            assert!(K::WARPGROUPS <= STAGED, "O of an item's queries fills a stage");
+            assert!(K::KEEPS_DQ || K::WARPGROUPS <= K::TILE.staged(), "O of an item's queries fills a stage");
+            assert!(!K::KEEPS_DQ || K::HeadDim::COLUMNS == STEP, "a tile of dS is as wide as one of Q");
+            assert!(!K::KEEPS_DQ || K::WARPGROUPS == K::TILE.staged(), "V fills a stage");
         }
         Self { base: shared::dynamic_shared_mem(), _kernel: PhantomData }
     }
@@ -63,14 +69,33 @@ impl<K: Sm90Backward> Memory<K> {
     /// Own rows of a warpgroup.
     #[inline(always)]
     pub fn own(self, place: Place, tensor: u32, warpgroup: u32) -> Rows<K> {
-        let index = (place.index * OWN_TENSORS + tensor) * K::WARPGROUPS + warpgroup;
+        let index = (place.index * const { K::TILE.own_tensors() } + tensor) * K::WARPGROUPS + warpgroup;
         Rows::at(self.at(index * Rows::<K>::BYTES))
     }
 
     /// Tile `index` of a stage.
     #[inline(always)]
     pub fn staged(self, place: Place, index: u32) -> Rows<K> {
-        Rows::at(self.at(Self::STAGES_BEGIN + (place.index * STAGED + index) * Rows::<K>::BYTES))
+        Rows::at(self.at(Self::STAGES_BEGIN + (place.index * const { K::TILE.staged() } + index) * Rows::<K>::BYTES))
+    }
+
+    /// dS of a warpgroup's keys, a row each, whose columns are the queries of a step.
+    #[inline(always)]
+    pub fn d_s(self, place: Place, warpgroup: u32) -> Rows<K> {
+        let index = place.index * K::WARPGROUPS + warpgroup;
+        Rows::at(self.at(Self::D_S_BEGIN + index * Rows::<K>::BYTES))
+    }
+
+    /// Address of tile `tile` of dQ, in the registers' order.
+    #[inline(always)]
+    pub fn dq(self, tile: u32) -> u32 {
+        self.at(Self::DQ_BEGIN + tile * const { STEP * K::HeadDim::COLUMNS * 4 })
+    }
+
+    /// O of the queries of tile `tile` of dQ, as long as there is no dQ.
+    #[inline(always)]
+    pub fn o(self, tile: u32) -> Rows<K> {
+        Rows::at(self.dq(tile))
     }
 
     /// Address of −LSE of row `row` of a stage.
@@ -82,7 +107,7 @@ impl<K: Sm90Backward> Memory<K> {
     /// Address of Δ of row `row` of a stage.
     #[inline(always)]
     pub fn delta(self, place: Place, row: u32) -> u32 {
-        self.minus_lse(place, row) + const { K::TILE.rows() * STATISTIC_BYTES }
+        self.minus_lse(place, row) + const { K::TILE.statistics_rows() * STATISTIC_BYTES }
     }
 
     /// The mbarrier of arrived own rows.
@@ -115,6 +140,24 @@ impl<K: Sm90Backward> Memory<K> {
         self.at(Self::COMPUTED + place.index * mbarrier::BYTES)
     }
 
+    /// The mbarrier of stored dS.
+    #[inline(always)]
+    pub fn d_s_full(self, place: Place) -> u32 {
+        self.at(Self::D_S_FULL + place.index * mbarrier::BYTES)
+    }
+
+    /// The mbarrier of dS that may be overwritten.
+    #[inline(always)]
+    pub fn d_s_empty(self, place: Place) -> u32 {
+        self.at(Self::D_S_EMPTY + place.index * mbarrier::BYTES)
+    }
+
+    /// The mbarrier of a tile of dQ that may be overwritten with O of the next head.
+    #[inline(always)]
+    pub fn dq_empty(self, tile: u32) -> u32 {
+        self.at(Self::DQ_EMPTY + tile * mbarrier::BYTES)
+    }
+
     /// Initialises all mbarriers.
     ///
     /// # Safety
@@ -123,13 +166,14 @@ impl<K: Sm90Backward> Memory<K> {
     pub unsafe fn initialise(self) {
         let users = const { K::WARPGROUPS * WARPGROUP_WARPS };
         let computing = const { STATISTICS_THREADS / WARP_SIZE };
+        let of_dq = const { if K::KEEPS_DQ { WARPGROUP_WARPS } else { 0 } };
         let mut index = 0;
         // SAFETY: mbarriers inside the allocation, which nothing uses yet.
         unsafe {
             while index < Self::OWN {
                 let place = Place { index, parity: 0 };
                 mbarrier::init(self.own_full(place), 1);
-                mbarrier::init(self.own_empty(place), users + computing);
+                mbarrier::init(self.own_empty(place), users + if K::KEEPS_DQ { of_dq } else { computing });
                 index += 1;
             }
             index = 0;
@@ -138,6 +182,18 @@ impl<K: Sm90Backward> Memory<K> {
                 mbarrier::init(self.stage_full(place), 1);
                 mbarrier::init(self.stage_empty(place), users);
                 mbarrier::init(self.computed(place), computing);
+                index += 1;
+            }
+            index = 0;
+            while index < Self::D_S {
+                let place = Place { index, parity: 0 };
+                mbarrier::init(self.d_s_full(place), users);
+                mbarrier::init(self.d_s_empty(place), of_dq);
+                index += 1;
+            }
+            index = 0;
+            while index < Self::DQ_TILES {
+                mbarrier::init(self.dq_empty(index), of_dq);
                 index += 1;
             }
         }

@@ -4,9 +4,15 @@
 //! the items, ahead of the warpgroups that compute, and two warps compute Δ of query rows. Rows of a warpgroup are the rows of its products:
 //! Sᵀ and dPᵀ, or S and dP, come out in the registers in which the products that follow read P and dS as their left operand.
 //!
+//! Or a block takes whole heads, as many queries as have their dQ in shared memory: key tile after key tile, whose dS serves dQ, too. One
+//! warpgroup more computes dQ.
+//!
 //! [`items`] says which item has which rows, [`role`] which warp does what, [`producer`] copies, [`statistics`] computes Δ, [`strip`] is the
-//! loop of a warpgroup, [`keys`] and [`queries`] what it accumulates; [`memory`] has the layout of shared memory, [`ring`] its places.
+//! loop of a warpgroup, [`keys`] and [`queries`] what it accumulates, [`handover`] how dS gets to [`dq`]; [`memory`] has the layout of shared
+//! memory, [`ring`] its places.
 
+mod dq;
+mod handover;
 mod items;
 mod kernel;
 mod keys;
@@ -37,7 +43,12 @@ use role::Role;
 ///
 /// Computing threads have `CONSUMER_REGISTERS` registers, the others `PRODUCER_REGISTERS`.
 #[inline(always)]
-pub fn backward<K: Sm90Backward, const CONSUMER_REGISTERS: u32, const PRODUCER_REGISTERS: u32>(
+pub fn backward<
+    K: Sm90Backward,
+    const CONSUMER_REGISTERS: u32,
+    const DQ_REGISTERS: u32,
+    const PRODUCER_REGISTERS: u32,
+>(
     args: &BackwardArgs,
     maps: Maps,
 ) {
@@ -51,7 +62,7 @@ pub fn backward<K: Sm90Backward, const CONSUMER_REGISTERS: u32, const PRODUCER_R
             memory.initialise();
         }
         sync::block();
-        if warp >= const { Role::consumers::<K>() } {
+        if warp >= const { Role::computing::<K>() } {
             warpgroup::decrease_registers::<PRODUCER_REGISTERS>();
             if warp == const { Role::Producer.warp::<K>() } {
                 if warpgroup::elect() {
@@ -60,13 +71,16 @@ pub fn backward<K: Sm90Backward, const CONSUMER_REGISTERS: u32, const PRODUCER_R
             } else if warp < const { Role::Idle.warp::<K>() } {
                 statistics::compute_all(args, memory, lane.thread - const { Role::Statistics.warp::<K>() * WARP_SIZE });
             }
+        } else if K::KEEPS_DQ && warp >= const { Role::consumers::<K>() } {
+            warpgroup::decrease_registers::<DQ_REGISTERS>();
+            dq::accumulate_all(args, memory, Lane { warp, ..lane });
         } else {
             warpgroup::increase_registers::<CONSUMER_REGISTERS>();
             let (lane, warpgroup) = (Lane { warp, ..lane }, warp / WARPGROUP_WARPS);
-            let turns = Turns::new(const { K::WARPGROUPS > 1 && K::OVERLAPS_STEPS }, warpgroup, K::WARPGROUPS);
+            let turns = Turns::new(const { K::TAKES_TURNS }, warpgroup, K::WARPGROUPS);
             turns.begin();
             let mut places = Places::START;
-            let mut number = items::first();
+            let mut number = items::first::<K>(args);
             while let Some(item) = Item::<K>::of(args, number) {
                 // What is derived from the lane would occupy registers from the beginning on.
                 let lane = lane.recomputed();
@@ -78,7 +92,7 @@ pub fn backward<K: Sm90Backward, const CONSUMER_REGISTERS: u32, const PRODUCER_R
                         queries::gradients(args, (number, item), &mut places, memory, turns, (warpgroup, lane))
                     }
                 }
-                number = items::next(number);
+                number = items::next::<K>(args, number);
             }
             turns.end();
         }

@@ -4,9 +4,9 @@ use super::kernel::{N_TILES, Sm90Backward};
 use crate::device::hidden;
 use crate::device::kernel::Kernel;
 use crate::device::lane::{Lane, Scores};
-use crate::device::ptx::ldmatrix;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{Accumulators, Descriptor, KMajor, Registers};
+use crate::device::ptx::{ldmatrix, proxy};
 use crate::device::tile::head_dim::{Fragments, HeadDim};
 use crate::device::tma::rows::Rows;
 use crate::device::unrolled;
@@ -34,6 +34,8 @@ impl<K: Sm90Backward> OwnRows<K> {
                 // SAFETY: chunks of the rows; the warp is together.
                 fragments.all_mut()[k] = unsafe { ldmatrix::load_4(Rows::<K>::chunk_after(first, 2 * k as u32)) };
             });
+            // Otherwise a copy to the rows, once they are released, may overtake the loads; on an H200 it did.
+            proxy::fence_async_shared();
         }
         Self { rows, fragments }
     }

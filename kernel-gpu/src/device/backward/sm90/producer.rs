@@ -2,7 +2,7 @@
 
 use super::items::{self, Item, KeyItem, QueryItem};
 use super::kernel::Sm90Backward;
-use super::memory::{Memory, OWN_TENSORS};
+use super::memory::Memory;
 use super::ring::Places;
 use crate::device::ptx::{bulk_copy, mbarrier};
 use crate::device::tma::context::Maps;
@@ -39,17 +39,20 @@ pub unsafe fn prefetch_maps(maps: Maps) {
 #[inline(always)]
 pub unsafe fn load_all<K: Sm90Backward>(args: &BackwardArgs, maps: Maps, memory: Memory<K>) {
     let mut loader = Loader { args, maps, memory, places: Places::START };
-    let mut number = items::first();
+    let mut number = items::first::<K>(args);
     while let Some(item) = Item::<K>::of(args, number) {
         // SAFETY: the items in order.
         unsafe {
             match item {
-                Item::Keys(item) => loader.load_keys(item),
+                Item::Keys(item) => {
+                    loader.load_keys(item);
+                    loader.places.end_of_keys::<K>(item.is_last(args));
+                }
                 Item::Queries(item) => loader.load_queries(item),
             }
         }
         loader.places.next_item::<K>();
-        number = items::next(number);
+        number = items::next::<K>(args, number);
     }
 }
 
@@ -74,16 +77,34 @@ impl<K: Sm90Backward> Loader<'_, K> {
         let of_queries = item.sequence_of_queries();
         // SAFETY: as promised to this function.
         unsafe {
-            self.load_own([maps.k(), maps.v()], of_keys.after(item.tile.first_row));
+            let own = of_keys.after(item.tile.first_row);
+            let mut keys_are_left = K::KEEPS_DQ;
+            if K::KEEPS_DQ {
+                self.load_staged_own(maps.v(), own);
+            } else {
+                self.load_own([maps.k(), maps.v()], own);
+            }
             let mut steps = item.steps(self.args);
             while let Some(step) = steps.next() {
                 let head = item.query_head(self.args, step.member);
                 let at = K::Sequence::in_maps(problem, head, of_queries).after(step.row);
-                self.begin_stage(3);
+                // Kept, Δ is computed once.
+                let needs_o = !K::KEEPS_DQ || item.is_first();
+                self.begin_stage(2 + u32::from(needs_o));
                 self.load_staged(0, maps.q(), at);
                 self.load_staged(1, maps.d_o(), at);
-                self.load_staged(2, maps.o(), at);
+                if needs_o {
+                    self.load_o(step.dq_tile(self.args), at);
+                }
                 self.places.next_step::<K>();
+                if keys_are_left {
+                    // Only now: the place may become empty late.
+                    self.load_own([maps.k()], own);
+                    keys_are_left = false;
+                }
+            }
+            if keys_are_left {
+                self.load_own([maps.k()], own);
             }
         }
     }
@@ -100,11 +121,7 @@ impl<K: Sm90Backward> Loader<'_, K> {
         // SAFETY: as promised to this function.
         unsafe {
             self.load_own([maps.q(), maps.d_o()], of_queries);
-            self.begin_stage(K::WARPGROUPS);
-            unrolled!(at most 4; for warpgroup in const { K::WARPGROUPS as usize } => {
-                self.load_staged(warpgroup as u32, maps.o(), of_queries.after(warpgroup as u32 * ROWS));
-            });
-            self.places.next_step::<K>();
+            self.load_staged_own(maps.o(), of_queries);
             let mut steps = item.steps();
             while let Some(step) = steps.next() {
                 self.begin_stage(2);
@@ -115,22 +132,39 @@ impl<K: Sm90Backward> Loader<'_, K> {
         }
     }
 
-    /// Copies the own rows of an item, of two tensors, after waiting for their place. Rows beyond the end become zeros.
+    /// Copies the own rows of an item, of one tensor, to a stage.
     ///
     /// # Safety
     /// One thread, for the items in order.
     #[inline(always)]
-    unsafe fn load_own(&self, [first, second]: [u64; OWN_TENSORS as usize], at: InMaps) {
+    unsafe fn load_staged_own(&mut self, map: u64, at: InMaps) {
+        // SAFETY: as promised to this function.
+        unsafe {
+            self.begin_stage(K::WARPGROUPS);
+            unrolled!(at most 4; for warpgroup in const { K::WARPGROUPS as usize } => {
+                self.load_staged(warpgroup as u32, map, at.after(warpgroup as u32 * ROWS));
+            });
+        }
+        self.places.next_stage::<K>();
+    }
+
+    /// Copies the own rows of an item, of all of these tensors, after waiting for their place. Rows beyond the end become zeros.
+    ///
+    /// # Safety
+    /// One thread, for the items in order.
+    #[inline(always)]
+    unsafe fn load_own<const TENSORS: usize>(&self, maps: [u64; TENSORS], at: InMaps) {
         let (memory, place) = (self.memory, self.places.own);
         let full = memory.own_full(place);
         // SAFETY: the users of the place had released it when the wait returned; maps of the launch.
         unsafe {
             mbarrier::wait(memory.own_empty(place), place.parity ^ 1);
-            mbarrier::arrive_and_expect(full, OWN_TENSORS * K::WARPGROUPS * Rows::<K>::BYTES);
+            mbarrier::arrive_and_expect(full, const { TENSORS as u32 * K::WARPGROUPS * Rows::<K>::BYTES });
             unrolled!(at most 4; for warpgroup in const { K::WARPGROUPS as usize } => {
                 let at = at.after(warpgroup as u32 * ROWS);
-                load_rows(memory.own(place, 0, warpgroup as u32), first, at, full);
-                load_rows(memory.own(place, 1, warpgroup as u32), second, at, full);
+                unrolled!(at most 2; for tensor in TENSORS => {
+                    load_rows(memory.own(place, tensor as u32, warpgroup as u32), maps[tensor], at, full);
+                });
             });
         }
     }
@@ -146,6 +180,23 @@ impl<K: Sm90Backward> Loader<'_, K> {
         unsafe {
             mbarrier::wait(self.memory.stage_empty(place), place.parity ^ 1);
             mbarrier::arrive_and_expect(self.memory.stage_full(place), tiles * Rows::<K>::BYTES);
+        }
+    }
+
+    /// Copies O of a step of keys.
+    ///
+    /// # Safety
+    /// As for [`Self::load_staged`].
+    #[inline(always)]
+    unsafe fn load_o(&self, dq_tile: u32, at: InMaps) {
+        let (memory, places) = (self.memory, self.places);
+        // SAFETY: the tile of dQ is empty behind the wait; a map of the launch.
+        unsafe {
+            if !K::KEEPS_DQ {
+                return self.load_staged(2, self.maps.o(), at);
+            }
+            mbarrier::wait(memory.dq_empty(dq_tile), places.head_parity ^ 1);
+            load_rows(memory.o(dq_tile), self.maps.o(), at, memory.stage_full(places.stage));
         }
     }
 

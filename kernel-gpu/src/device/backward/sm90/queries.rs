@@ -13,7 +13,6 @@ use crate::device::backward::rows::probability;
 use crate::device::hidden;
 use crate::device::kernel::OutputStrip;
 use crate::device::lane::{Lane, ROWS_PER_LANE, Scores};
-use crate::device::mask::Mask;
 use crate::device::ptx::mma::FragmentA;
 use crate::device::ptx::wgmma::{Accumulators, Descriptor, NMajor, Registers};
 use crate::device::ptx::{mbarrier, memory};
@@ -56,7 +55,7 @@ pub unsafe fn gradients<K: Sm90Backward>(
     turns: Turns,
     (warpgroup, lane): (u32, Lane),
 ) {
-    let (problem, Places { own, stage }) = (&args.problem, *places);
+    let (problem, Places { own, stage, .. }) = (&args.problem, *places);
     let warp_row = lane.warp % WARPGROUP_WARPS * MMA_M;
     let (first_row, length) = (item.tile.first_row + warpgroup * WARPGROUP_ROWS, item.tile.length);
     let mut steps = item.steps();
@@ -112,9 +111,8 @@ pub unsafe fn gradients<K: Sm90Backward>(
 impl<K: Sm90Backward> Strip<K> for QueryStrip<'_, K> {
     #[inline(always)]
     fn has(&self, step: Step) -> bool {
-        let begins_behind = K::Mask::HAS_BEGIN && K::Mask::keys_begin(self.problem, self.position) >= step.row + STEP;
-        let end = K::Mask::keys_end(self.problem, self.position.wrapping_add(WARPGROUP_ROWS), self.keys.rows.length);
-        end > step.row && !begins_behind
+        let positions = (self.position, WARPGROUP_ROWS);
+        bounds::attend::<K>(self.problem, positions, (step.row, STEP), self.keys.rows.length)
     }
 
     #[inline(always)]
@@ -178,7 +176,7 @@ impl<K: Sm90Backward> Strip<K> for QueryStrip<'_, K> {
 
     #[inline(always)]
     fn pack(&mut self) {
-        self.d_s = packed::<K>(&self.d_p);
+        self.d_s = packed::<K>(&self.d_p[0]);
     }
 
     #[inline(always)]

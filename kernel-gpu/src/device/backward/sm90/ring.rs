@@ -32,11 +32,15 @@ pub struct Places {
     pub own: Place,
     /// The stage of the step.
     pub stage: Place,
+    /// Of the dS of the step.
+    pub d_s: Place,
+    /// Parity of the phase in which tiles of dQ hold O of the head.
+    pub head_parity: u32,
 }
 
 impl Places {
     /// Those of the block's first item and step.
-    pub const START: Self = Self { own: Place::FIRST, stage: Place::FIRST };
+    pub const START: Self = Self { own: Place::FIRST, stage: Place::FIRST, d_s: Place::FIRST, head_parity: 0 };
 
     /// Goes on to the next item.
     #[inline(always)]
@@ -44,9 +48,32 @@ impl Places {
         self.own = self.own.next(const { K::TILE.own });
     }
 
+    /// Ends an item of keys, the last of its head or not.
+    #[inline(always)]
+    pub fn end_of_keys<K: Sm90Backward>(&mut self, is_last: bool) {
+        if K::KEEPS_DQ && is_last {
+            self.head_parity ^= 1;
+        }
+    }
+
+    /// Goes on to the next stage, which may belong to no step.
+    #[inline(always)]
+    pub fn next_stage<K: Sm90Backward>(&mut self) {
+        self.stage = self.stage.next(const { K::TILE.stages });
+    }
+
     /// Goes on to the next step.
     #[inline(always)]
     pub fn next_step<K: Sm90Backward>(&mut self) {
-        self.stage = self.stage.next(const { K::TILE.stages });
+        self.next_stage::<K>();
+        self.next_d_s::<K>();
+    }
+
+    /// Goes on to the next tile of dS, or of gradients of keys.
+    #[inline(always)]
+    pub fn next_d_s<K: Sm90Backward>(&mut self) {
+        if K::KEEPS_DQ {
+            self.d_s = self.d_s.next(const { K::TILE.d_s() });
+        }
     }
 }

@@ -15,13 +15,18 @@ pub enum Role {
 }
 
 impl Role {
-    /// Number of warps that compute products.
+    /// Number of warps that compute products for items.
     pub const fn consumers<K: Sm90Backward>() -> u32 {
         K::WARPGROUPS * WARPGROUP_WARPS
     }
 
+    /// Number of warps that compute products, also for dQ in shared memory.
+    pub const fn computing<K: Sm90Backward>() -> u32 {
+        Self::consumers::<K>() + if K::KEEPS_DQ { WARPGROUP_WARPS } else { 0 }
+    }
+
     /// The first warp that has the role.
     pub const fn warp<K: Sm90Backward>(self) -> u32 {
-        Self::consumers::<K>() + self as u32
+        Self::computing::<K>() + self as u32
     }
 }

@@ -19,11 +19,14 @@ use contract::geometry::BlockWork;
 use contract::packed::SequenceTile;
 
 /// Chunks of a row that are loaded at once.
-const AT_ONCE: u32 = 2;
+const AT_ONCE: u32 = 4;
 /// Elements of a chunk.
 const CHUNK_ELEMENTS: u32 = CHUNK_BYTES / ELEMENT_BYTES as u32;
 
 const _: () = assert!(STATISTICS_THREADS == STEP, "a thread has a row");
+
+/// Tiles of dQ whose Δ a thread keeps.
+const KEPT: usize = 8;
 
 /// Computes the statistics of all of the block's items, as thread `thread` of those that do.
 ///
@@ -31,17 +34,21 @@ const _: () = assert!(STATISTICS_THREADS == STEP, "a thread has a row");
 /// All of these threads call this.
 #[inline(always)]
 pub unsafe fn compute_all<K: Sm90Backward>(args: &BackwardArgs, memory: Memory<K>, thread: u32) {
-    let mut rows = RowsOf { args, memory, thread, places: Places::START };
-    let mut number = items::first();
+    let mut rows = RowsOf { args, memory, thread, places: Places::START, kept: [0.0; KEPT] };
+    let mut number = items::first::<K>(args);
     while let Some(item) = Item::<K>::of(args, number) {
         let own = rows.places.own;
         // SAFETY: the items in order; the warp's one arrival for the own rows, of which it reads none later.
         unsafe {
-            // Also of keys, so that no phase passes unseen.
-            mbarrier::wait(memory.own_full(own), own.parity);
+            if !K::KEEPS_DQ {
+                // Also of keys, so that no phase passes unseen.
+                mbarrier::wait(memory.own_full(own), own.parity);
+            }
             match item {
                 Item::Keys(item) => {
-                    arrive_together(memory.own_empty(own), thread % WARP_SIZE);
+                    if !K::KEEPS_DQ {
+                        arrive_together(memory.own_empty(own), thread % WARP_SIZE);
+                    }
                     rows.of_steps(item);
                 }
                 Item::Queries(item) => {
@@ -52,7 +59,7 @@ pub unsafe fn compute_all<K: Sm90Backward>(args: &BackwardArgs, memory: Memory<K
             }
         }
         rows.places.next_item::<K>();
-        number = items::next(number);
+        number = items::next::<K>(args, number);
     }
 }
 
@@ -62,6 +69,8 @@ struct RowsOf<'a, K> {
     memory: Memory<K>,
     thread: u32,
     places: Places,
+    /// Δ of the thread's row of each tile of dQ, where it is in shared memory.
+    kept: [f32; KEPT],
 }
 
 impl<K: Sm90Backward> RowsOf<'_, K> {
@@ -73,6 +82,10 @@ impl<K: Sm90Backward> RowsOf<'_, K> {
     unsafe fn of_steps(&mut self, item: KeyItem<K>) {
         let tile = item.sequence_of_queries();
         let mut steps = item.steps(self.args);
+        if K::KEEPS_DQ {
+            // SAFETY: the stage of V, which has no statistics.
+            unsafe { self.pass_over_stage() };
+        }
         let Some(mut step) = steps.next() else { return };
         // SAFETY: the tiles of dO and O have arrived behind the wait.
         unsafe {
@@ -83,7 +96,8 @@ impl<K: Sm90Backward> RowsOf<'_, K> {
                 let next_lse = self.lse_of(item, tile, next.unwrap_or(step));
                 let stage = self.places.stage;
                 mbarrier::wait(self.memory.stage_full(stage), stage.parity);
-                self.write(0, lse, self.memory.staged(stage, 1), self.memory.staged(stage, 2));
+                let delta = self.delta_of(item, step);
+                self.write(0, lse, delta);
                 self.end_step();
                 let Some(next) = next else { return };
                 (step, lse) = (next, next_lse);
@@ -97,7 +111,7 @@ impl<K: Sm90Backward> RowsOf<'_, K> {
     /// All threads that compute statistics, for the items in order.
     #[inline(always)]
     unsafe fn of_own(&mut self, item: QueryItem<K>) {
-        let Places { own, stage } = self.places;
+        let Places { own, stage, .. } = self.places;
         // SAFETY: dO and O have arrived behind the waits.
         unsafe {
             mbarrier::wait(self.memory.stage_full(stage), stage.parity);
@@ -105,7 +119,8 @@ impl<K: Sm90Backward> RowsOf<'_, K> {
             while warpgroup < not_unrolled(K::WARPGROUPS) {
                 let row = item.tile.first_row + warpgroup * STEP + self.thread;
                 let lse = self.lse(item.work, item.tile, row);
-                self.write(warpgroup, lse, self.memory.own(own, 1, warpgroup), self.memory.staged(stage, warpgroup));
+                let delta = self.delta(self.memory.own(own, 1, warpgroup), self.memory.staged(stage, warpgroup));
+                self.write(warpgroup, lse, delta);
                 warpgroup += 1;
             }
             self.end_step();
@@ -119,13 +134,23 @@ impl<K: Sm90Backward> RowsOf<'_, K> {
     #[inline(always)]
     unsafe fn pass_over(&mut self, item: QueryItem<K>) {
         let mut steps = item.steps();
-        // SAFETY: initialised mbarriers.
+        while steps.next().is_some() {
+            // SAFETY: as promised to this function.
+            unsafe { self.pass_over_stage() };
+        }
+    }
+
+    /// Passes over a stage without statistics.
+    ///
+    /// # Safety
+    /// All threads that compute statistics, for the stages in order.
+    #[inline(always)]
+    unsafe fn pass_over_stage(&mut self) {
+        let stage = self.places.stage;
+        // SAFETY: an initialised mbarrier.
         unsafe {
-            while steps.next().is_some() {
-                let stage = self.places.stage;
-                mbarrier::wait(self.memory.stage_full(stage), stage.parity);
-                self.end_step();
-            }
+            mbarrier::wait(self.memory.stage_full(stage), stage.parity);
+            self.end_step();
         }
     }
 
@@ -151,31 +176,70 @@ impl<K: Sm90Backward> RowsOf<'_, K> {
         unsafe { base_2_lse(problem.lse + first, row, tile.length) }
     }
 
-    /// Writes `lse` and Δ of the thread's row of a tile of dO and one of O, to the statistics of the tile number `tile` of the stage.
+    /// Δ of the thread's row in a step of an item of keys. Kept, the head's first item computes it for the others.
     ///
     /// # Safety
-    /// Both tiles have arrived; the statistics of the stage are not read until [`Self::end_step`].
+    /// The stage has arrived.
     #[inline(always)]
-    unsafe fn write(&self, tile: u32, lse: f32, d_o: Rows<K>, o: Rows<K>) {
+    unsafe fn delta_of(&mut self, item: KeyItem<K>, step: Step) -> f32 {
+        let (memory, stage) = (self.memory, self.places.stage);
+        // SAFETY: tiles of the stage.
+        unsafe {
+            if !K::KEEPS_DQ {
+                return self.delta(memory.staged(stage, 1), memory.staged(stage, 2));
+            }
+            let (tile, mut delta) = (step.dq_tile(self.args), 0.0);
+            if item.is_first() {
+                delta = self.delta(memory.staged(stage, 1), memory.o(tile));
+            }
+            // By constant indices, in registers.
+            unrolled!(at most 8; for i in KEPT => {
+                if i as u32 == tile {
+                    if item.is_first() {
+                        self.kept[i] = delta;
+                    } else {
+                        delta = self.kept[i];
+                    }
+                }
+            });
+            delta
+        }
+    }
+
+    /// Δ of the thread's row of a tile of dO and one of O.
+    ///
+    /// # Safety
+    /// Both tiles have arrived.
+    #[inline(always)]
+    unsafe fn delta(&self, d_o: Rows<K>, o: Rows<K>) -> f32 {
         let (first, other) = (d_o.chunk(self.thread, 0), o.address().wrapping_sub(d_o.address()));
         let mut sums = [[0.0; 2]; AT_ONCE as usize];
         let mut chunk = 0;
         // Some at once, which do not wait for each other; for all of a row there are no registers.
         while chunk < not_unrolled(const { K::HeadDim::COLUMNS / CHUNK_ELEMENTS }) {
-            unrolled!(at most 2; for i in const { AT_ONCE as usize } => {
+            unrolled!(at most 4; for i in const { AT_ONCE as usize } => {
                 let address = Rows::<K>::chunk_after(first, chunk + i as u32);
                 // SAFETY: chunks of both tiles, which lie alike.
                 sums[i] = unsafe { add_products::<K::Element>(sums[i], address, address.wrapping_add(other)) };
             });
             chunk += AT_ONCE;
         }
-        let sum = (sums[0][0] + sums[0][1]) + (sums[1][0] + sums[1][1]);
+        ((sums[0][0] + sums[0][1]) + (sums[1][0] + sums[1][1]))
+            + ((sums[2][0] + sums[2][1]) + (sums[3][0] + sums[3][1]))
+    }
+
+    /// Writes the statistics of the thread's row of tile number `tile` of the stage.
+    ///
+    /// # Safety
+    /// The statistics of the stage are not read until [`Self::end_step`].
+    #[inline(always)]
+    unsafe fn write(&self, tile: u32, lse: f32, delta: f32) {
         let row = tile * STEP + self.thread;
         // SAFETY: the row's own 4 bytes of each.
         unsafe {
             // Negated, as the exponent is added.
             memory::store_shared_4(self.memory.minus_lse(self.places.stage, row), (-lse).to_bits());
-            memory::store_shared_4(self.memory.delta(self.places.stage, row), sum.to_bits());
+            memory::store_shared_4(self.memory.delta(self.places.stage, row), delta.to_bits());
         }
     }
 

@@ -14,16 +14,17 @@
 //! S of the first step
 //! for each step:
 //!     start dP; P from S; dS from P and dP
-//!     gradients += products of P and dS, together with S of the next step
+//!     gradients += products of P and dS, together with S of the next step; meanwhile, hand dS over for dQ
 //! ```
 
+use super::handover;
 use super::items::{Step, Steps};
-use super::kernel::{K_STEPS, N_TILES, Sm90Backward};
+use super::kernel::{K_STEPS, Sm90Backward};
 use super::memory::Memory;
 use super::ring::{Place, Places};
 use crate::device::hidden;
-use crate::device::lane::{Lane, Scores, pack_probabilities};
-use crate::device::ptx::mma::FragmentA;
+use crate::device::lane::{Lane, pack_probabilities};
+use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::{mbarrier, sync, wgmma};
 use crate::device::tma::turns::Turns;
 use crate::device::unrolled;
@@ -81,6 +82,12 @@ pub trait Strip<K: Sm90Backward> {
     /// Rounds P and dS to elements, the operands of [`Self::start_gradients`].
     fn pack(&mut self);
 
+    /// Hands dS over to the warpgroup that computes dQ, if there is one; without, steps may overlap.
+    ///
+    /// # Safety
+    /// Warpgroup together, once for each step, in order, with no products in flight that write dS.
+    unsafe fn hand_over(&mut self, _memory: Memory<K>, _places: &Places) {}
+
     /// Starts the products that accumulate gradients, as part of a group.
     ///
     /// # Safety
@@ -116,7 +123,7 @@ pub unsafe fn accumulate<K: Sm90Backward, S: Strip<K>>(
             } else if K::OVERLAPS_STEPS {
                 next = accumulate_overlapping(strip, first, &mut steps, places, memory, turns, lane);
             } else {
-                next = accumulate_wide(strip, first, &mut steps, places, memory, lane);
+                next = accumulate_wide(strip, first, &mut steps, places, memory, turns, lane);
             }
         }
     }
@@ -214,18 +221,22 @@ unsafe fn accumulate_wide<K: Sm90Backward, S: Strip<K>>(
     steps: &mut Steps,
     places: &mut Places,
     memory: Memory<K>,
+    turns: Turns,
     lane: Lane,
 ) -> Option<Step> {
     // SAFETY: warpgroup together. Stages are read between the wait for them and their release.
     unsafe {
         mbarrier::wait(memory.stage_full(places.stage), places.stage.parity);
+        turns.wait();
         strip.pin_read_scores();
         wgmma::fence();
         strip.start_scores(memory, places.stage);
         wgmma::commit_group();
+        turns.pass();
         wgmma::wait_group::<0>();
         strip.pin_scores();
         let mut stage;
+        let mut handed;
         let next = loop {
             stage = places.stage;
             strip.pin_read_d_p();
@@ -238,6 +249,7 @@ unsafe fn accumulate_wide<K: Sm90Backward, S: Strip<K>>(
             strip.pin_d_p();
             strip.differentiate(memory, stage);
             strip.pack();
+            handed = *places;
             places.next_step::<K>();
             let next = steps.next();
             let Some(following) = next else { break next };
@@ -245,12 +257,15 @@ unsafe fn accumulate_wide<K: Sm90Backward, S: Strip<K>>(
                 break next;
             }
             mbarrier::wait(memory.stage_full(places.stage), places.stage.parity);
+            turns.wait();
             strip.pin_gradients();
             strip.pin_read_scores();
             wgmma::fence();
             strip.start_gradients(memory, stage);
             strip.start_scores(memory, places.stage);
             wgmma::commit_group();
+            turns.pass();
+            strip.hand_over(memory, &handed);
             wgmma::wait_group::<0>();
             strip.pin_gradients();
             strip.pin_scores();
@@ -261,6 +276,7 @@ unsafe fn accumulate_wide<K: Sm90Backward, S: Strip<K>>(
         wgmma::fence();
         strip.start_gradients(memory, stage);
         wgmma::commit_group();
+        strip.hand_over(memory, &handed);
         wgmma::wait_group::<0>();
         strip.pin_gradients();
         release(memory, stage, lane.index);
@@ -281,6 +297,7 @@ pub unsafe fn pass_over<K: Sm90Backward>(places: &mut Places, memory: Memory<K>,
         mbarrier::wait(memory.computed(places.stage), places.stage.parity);
         turns.wait();
         turns.pass();
+        handover::hand_over(memory, places.d_s, &[[0; 4]; K_STEPS], lane);
         release(memory, places.stage, lane.index);
     }
     places.next_step::<K>();
@@ -312,12 +329,12 @@ pub unsafe fn arrive_together(barrier: u32, lane_index: u32) {
     }
 }
 
-/// P or dS of a step, rounded to elements: the left operands of products.
+/// 8-column tiles of 64 columns, such as P or dS of a step, rounded to elements: the left operands of products.
 #[inline(always)]
-pub fn packed<K: Sm90Backward>(scores: &Scores<1, N_TILES>) -> [FragmentA; K_STEPS] {
+pub fn packed<K: Sm90Backward>(tiles: &[FragmentC]) -> [FragmentA; K_STEPS] {
     let mut fragments = [[0; 4]; K_STEPS];
     unrolled!(at most 4; for k in K_STEPS => {
-        fragments[k] = pack_probabilities::<K::Element>(scores[0][2 * k], scores[0][2 * k + 1]);
+        fragments[k] = pack_probabilities::<K::Element>(tiles[2 * k], tiles[2 * k + 1]);
     });
     fragments
 }

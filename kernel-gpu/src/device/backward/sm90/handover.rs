@@ -1,0 +1,61 @@
+//! What the warpgroups of an item's keys hand over to the warpgroup that computes [dQ](super::dq), tile by tile: dS of each step, then dV and dK,
+//! which it stores.
+
+use super::kernel::{K_STEPS, Sm90Backward};
+use super::memory::Memory;
+use super::ring::{Place, Places};
+use super::strip::{arrive_together, packed};
+use crate::device::kernel::OutputStrip;
+use crate::device::lane::Lane;
+use crate::device::ptx::mma::FragmentA;
+use crate::device::ptx::{mbarrier, proxy, stmatrix};
+use crate::device::tile::head_dim::{Fragments, HeadDim};
+use crate::device::tma::rows::Rows;
+use crate::device::unrolled;
+use contract::config::{MMA_M, WARPGROUP_WARPS};
+
+/// Hands dS of a step over, 64 keys of a warpgroup.
+///
+/// # Safety
+/// Warpgroup together, once for each step, in order.
+#[inline(always)]
+pub unsafe fn hand_over<K: Sm90Backward>(memory: Memory<K>, place: Place, d_s: &[FragmentA; K_STEPS], lane: Lane) {
+    if !K::KEEPS_DQ {
+        return;
+    }
+    let row = lane.warp % WARPGROUP_WARPS * MMA_M + lane.index % MMA_M;
+    let first = memory.d_s(place, lane.warp / WARPGROUP_WARPS).chunk(row, lane.index / MMA_M);
+    // SAFETY: the warp's own rows of an empty place; the fence makes them visible to the products of who waits for the arrival.
+    unsafe {
+        mbarrier::wait(memory.d_s_empty(place), place.parity ^ 1);
+        unrolled!(at most 4; for k in K_STEPS => {
+            stmatrix::store_4(Rows::<K>::chunk_after(first, 2 * k as u32), d_s[k]);
+        });
+        proxy::fence_async_shared();
+        arrive_together(memory.d_s_full(place), lane.index);
+    }
+}
+
+/// Hands dV and dK of a warpgroup's keys over, to be stored.
+///
+/// # Safety
+/// Warpgroup together, once for each item, after its steps.
+#[inline(always)]
+pub unsafe fn hand_over_gradients<K: Sm90Backward>(
+    memory: Memory<K>,
+    places: &mut Places,
+    (dk, dv): (&mut OutputStrip<K>, &OutputStrip<K>),
+    scale: f32,
+    lane: Lane,
+) {
+    // SAFETY: as promised to this function.
+    unsafe {
+        hand_over(memory, places.d_s, &packed::<K>(dv.all()), lane);
+        places.next_d_s::<K>();
+        unrolled!(at most 32; for n in K::HeadDim::N_TILES => {
+            unrolled!(at most 4; for i in 4 => { dk.all_mut()[n][i] *= scale });
+        });
+        hand_over(memory, places.d_s, &packed::<K>(dk.all()), lane);
+    }
+    places.next_d_s::<K>();
+}
