@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, overload
 
 __all__ = [
@@ -198,7 +198,9 @@ def attention_padded(
     lse: Optional[_Array] = None,
     stream: Any = None,
 ) -> Union[_Array, tuple[_Array, _Array]]: ...
-def implement_aten(key: str, functions: Optional[dict[str, int]] = None) -> bool: ...
+def implement_aten(
+    key: str, state: Optional[Callable[[int], Any]] = None, functions: Optional[dict[str, int]] = None
+) -> bool: ...
 def warm_up(
     batch: int,
     heads: int,

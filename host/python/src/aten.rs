@@ -22,6 +22,7 @@ use attention::{
     Window,
 };
 use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
 
 use crate::output::dense_strides;
 
@@ -102,6 +103,8 @@ struct Torch {
     /// A random state of each backward on each GPU. Without dropout, the backward takes one and does not read it. They are made where
     /// gradients are recorded, since no backward may take what was made in inference mode.
     states: Mutex<BTreeMap<(Backward, i32), Tensor>>,
+    /// Makes those of FlashAttention-2's backward, in Python.
+    make_state: Option<Py<PyAny>>,
 }
 
 /// Registers kernels of PyTorch's attentions at the dispatch key `key`. The first call decides, and later ones return the same.
@@ -113,6 +116,9 @@ struct Torch {
 /// ----------
 /// key
 ///     The name of the key.
+/// state
+///     Called once for each GPU, with its number: returns a handle of the random state for FlashAttention-2's backward, in a capsule, which
+///     nobody else owns. If missing, it is a tensor of zeros.
 /// functions
 ///     Addresses of functions to call in place of PyTorch's, by name, or 0 for one that is missing: for tests. They have the same
 ///     signatures.
@@ -121,8 +127,8 @@ struct Torch {
 /// -------
 /// Whether the kernels are there. They are not if this PyTorch lacks a function.
 #[pyfunction]
-#[pyo3(signature = (key, functions=None))]
-pub fn implement_aten(key: &str, functions: Option<HashMap<String, usize>>) -> bool {
+#[pyo3(signature = (key, state=None, functions=None))]
+pub fn implement_aten(key: &str, state: Option<Py<PyAny>>, functions: Option<HashMap<String, usize>>) -> bool {
     let functions = functions.unwrap_or_default();
     let find = |name: &CStr| match functions.get(name.to_str().ok()?) {
         Some(&address) => (address != 0).then(|| ptr::with_exposed_provenance_mut(address)),
@@ -130,7 +136,7 @@ pub fn implement_aten(key: &str, functions: Option<HashMap<String, usize>>) -> b
     };
     let register = || {
         let call = Functions::of(find)?;
-        register(&call, key).then(|| Torch { call, states: Mutex::default() })
+        register(&call, key).then(|| Torch { call, states: Mutex::default(), make_state: state })
     };
     TORCH.get_or_init(register).is_some()
 }
@@ -465,6 +471,13 @@ impl Torch {
     }
 
     fn new_state(&'static self, backward: Backward, gpu: i32) -> Option<Tensor> {
+        if let (Backward::Flash, Some(make_state)) = (backward, &self.make_state) {
+            return Python::try_attach(|py| {
+                let capsule = make_state.bind(py).call1((gpu,)).ok()?.cast_into::<PyCapsule>().ok()?;
+                let handle = capsule.pointer_checked(None).ok()?.as_ptr();
+                Some(Tensor { call: &self.call, handle })
+            })?;
+        }
         // SAFETY: the functions take nothing, and return numbers.
         let (int64, uint64) = unsafe { ((self.call.int64)(), (self.call.uint64)()) };
         let state = match backward {

@@ -69,7 +69,10 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     let py = tensors.q.py();
     let library = Library::of(tensors.q)?;
     if library == Library::Torch {
-        refuse_gradients(tensors, &call.changes)?;
+        // A backward call is made where PyTorch records its gradient, or says that there is none.
+        if tensors.gradients.is_none() {
+            refuse_gradients(tensors, &call.changes)?;
+        }
         refuse_negative_bits(tensors, &call.changes)?;
     }
     let protocol = Protocol::of(tensors.q, "q")?;

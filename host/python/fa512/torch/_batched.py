@@ -27,7 +27,7 @@ from ._library import (
     why_not_window,
     without_keys,
 )
-from ._own_backward import both_refuse
+from ._own_backward import both_refuse, computes
 from ._register import (
     Kept,
     Sharding,
@@ -145,13 +145,13 @@ def _backward(
     softcap: Optional[float] = None,
     deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """PyTorch's own flash backward on O and LSE of fa512, which have the same meaning, or fa512's own. Without dropout it reads no random
-    numbers.
+    """fa512's own backward, or of wider heads PyTorch's own flash backward on O and LSE of fa512, which have the same meaning. Without
+    dropout, that reads no random numbers.
 
     It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right: see `_why_not_pytorch`.
     """
     limits = (is_causal, scale, window_left, window_right, align)
-    if _why_not_pytorch(query, key, limits, (softcap, alibi_slopes, bias)) is not None:
+    if computes(query) or _why_not_pytorch(query, key, limits, (softcap, alibi_slopes, bias)) is not None:
         tensors = {"alibi_slopes": alibi_slopes, "bias": bias}
         options = {"causal": is_causal, "scale": scale, "window": (window_left, window_right), "align": align, "softcap": softcap}
         return _own_backward.of_batch(grad, query, key, value, out, lse, **options, **tensors)
@@ -188,8 +188,8 @@ def _new_lse(query: Tensor) -> Tensor:
 
 
 def _new_gradient(tensor: Tensor) -> Tensor:
-    """A gradient as PyTorch's backward returns it: [batch, sequence, heads, head size] in memory."""
-    return torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2)
+    """A gradient as the backwards return it; PyTorch's orders dimensions whose order is open as [batch, sequence, heads, head size]."""
+    return torch.empty_like(tensor) if computes(tensor) else torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2)
 
 
 def _why_not_arguments(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Optional[str]:
@@ -250,8 +250,10 @@ def _recorder(rows: int, record: Callable[..., Any], by_nodes: Callable[..., Any
     """O and LSE with a gradient: by nodes in C++ without a change of scores, otherwise by `record`. The sequence is dimension `rows`."""
 
     def recorded(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
-        limits = Options(*options)[:5]
-        if not _recorded.IS_POSSIBLE or any(map(_is_given, options[5:])):
+        asked = Options(*options)
+        limits = asked[:5]
+        is_changed = not (asked.softcap is asked.alibi_slopes is asked.bias is None)
+        if is_changed or not _recorded.can_record(query, needs_own=asked.deterministic):
             return record(query, key, value, *options)
         # The kernel says what is wrong with other dimensions.
         if query.dim() == key.dim() == 4 and query.shape != key.shape:
@@ -260,10 +262,6 @@ def _recorder(rows: int, record: Callable[..., Any], by_nodes: Callable[..., Any
         return by_nodes(query, key, value, *limits[:4])
 
     return recorded
-
-
-def _is_given(option: Any) -> bool:
-    return option is not None and option is not False
 
 
 def _swapped(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -336,11 +334,11 @@ def attention(
 
     `key` and `value` may have fewer heads, if the number of heads of `query` is a multiple of theirs: groups share one. They may have
     another sequence length. `align` then says how queries align with keys: "top-left" (the first query with the first key) or
-    "bottom-right" (the last query with the last key). In that case, a gradient with a causal mask or a window needs "bottom-right".
+    "bottom-right" (the last query with the last key). A gradient of head sizes over 128 with a causal mask or a window then needs "bottom-right".
 
     With s = scale · q·k, scores are softcap · tanh(s / softcap), minus slope · |i - j| with `alibi_slopes` (float32 [heads] or
     [batch, heads]), plus `bias` of the type of `query` and shape [batch, heads, queries, keys], where all dimensions but the last may be 1 or
-    missing. With any of the three there is no gradient.
+    missing. Gradients with any of the three are of head sizes up to 128, and the bias has none.
 
     The result is contiguous, and has the memory order of `query`: batch, sequence, heads or batch, heads, sequence. LSE, float32
     [batch, heads, sequence], has no gradient.
@@ -381,7 +379,7 @@ def scaled_dot_product_attention(
     """`torch.nn.functional.scaled_dot_product_attention` for float16 or bfloat16 tensors [batch, heads, sequence, head size].
 
     With `enable_gqa`, `key` and `value` may have fewer heads. They may have another sequence length; `is_causal` then aligns the first query
-    with the first key. `attn_mask` is boolean, or has the type of `query` and is added to scores; there is no gradient with it. An unsupported
+    with the first key. `attn_mask` is boolean, or has the type of `query` and is added to scores; it has no gradient. An unsupported
     argument is an error that names it.
     """
     if attn_mask is None is scale and type(dropout_p) is float and not dropout_p and type(is_causal) is type(enable_gqa) is bool:

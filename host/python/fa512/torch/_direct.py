@@ -98,7 +98,7 @@ def _is_cast(arguments: tuple[Any, ...]) -> bool:
     return any(isinstance(each, Tensor) and each.dtype != element and each.is_floating_point() for each in arguments)
 
 
-_REFUSALS = (TypeError, ValueError, RuntimeError, BufferError)
+_REFUSALS = (TypeError, ValueError, RuntimeError, BufferError, IndexError)
 
 
 def is_unobserved(*tensors: Tensor) -> bool:

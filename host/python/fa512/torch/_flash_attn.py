@@ -142,7 +142,7 @@ def flash_attn_func(
     [batch, heads].
 
     `return_attn_probs` returns (O, LSE, None). LSE, float32 [batch, heads, sequence], has no gradient. `deterministic` makes the backward
-    deterministic; the forward always is. For that, `torch.use_deterministic_algorithms` is on while the host calls the backward.
+    of head sizes over 128 deterministic; all else always is. For that, `torch.use_deterministic_algorithms` is on while the host calls it.
 
     An unsupported argument is an error that names it, such as `dropout_p` other than 0.
     """

@@ -27,7 +27,7 @@ ALIGN = f'str align="{TOP_LEFT}"'
 """What operators take whose keys may be others in number than the queries."""
 
 DETERMINISTIC = "bool deterministic=False"
-"""What operators take whose backward is PyTorch's and can be deterministic."""
+"""What operators take whose backward may be PyTorch's, which can be made deterministic."""
 
 BELOW_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
 

@@ -1,24 +1,28 @@
-"""fa512's own backward, for gradients that PyTorch's does not compute. It is deterministic."""
+"""fa512's own backward, and what it computes. It is deterministic."""
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
 from torch import Tensor
 
 from .. import _native
-from ._library import why_not_strides
 
 MAXIMUM_HEAD_DIM = 128
 """The largest head size whose gradient the kernels compute."""
+
+
+def computes(query: Tensor) -> bool:
+    """Whether fa512's own backward computes gradients of such heads. PyTorch's flash backward is slower."""
+    return query.shape[-1] <= MAXIMUM_HEAD_DIM
 
 
 def why_not_own(query: Tensor, bias: Optional[Tensor] = None) -> Optional[str]:
     """The reason why fa512's own backward does not compute this gradient; None if it does."""
     if bias is not None and bias.requires_grad:
         return "the gradient of bias is required, which no backward here computes; pass bias.detach()"
-    if query.shape[-1] > MAXIMUM_HEAD_DIM:
+    if not computes(query):
         return f"fa512's own backward takes head sizes up to {MAXIMUM_HEAD_DIM}, and query has {query.shape[-1]}"
     return None
 
@@ -32,48 +36,36 @@ def both_refuse(reason: Optional[str], query: Tensor, bias: Optional[Tensor] = N
 def of_batch(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """dQ, dK and dV of [batch, heads, sequence, head size]; `options` are those of the forward pass."""
-    gradients = _new(query, key, value, True)
-    if _are_none(query, key):
-        return _zeroed(gradients)
-    _native.attention_backward(_aligned(grad), query, key, value, out, lse, *gradients, **options)
-    return gradients
+    """dQ, dK and dV of a batch; `options` are those of the forward pass."""
+    return _by(_native.attention_backward, grad, query, key, value, out, lse, **options)
 
 
 def of_packed(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, cu_seqlens: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same of [rows, heads, head size]. Rows that belong to no sequence get zeros."""
-    gradients = _new(query, key, value, False)
-    if _are_none(query, key) or cu_seqlens.numel() < 2:
-        return _zeroed(gradients)
-    _native.attention_varlen_backward(_aligned(grad), query, key, value, out, lse, *gradients, cu_seqlens, **options)
+    return _by(_native.attention_varlen_backward, grad, query, key, value, out, lse, cu_seqlens, **options)
+
+
+def _by(
+    native: Callable[..., None],
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    *lengths: Tensor,
+    **options: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    gradients = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+    try:
+        native(grad, query, key, value, out, lse, *gradients, *lengths, **options)
+    except (ValueError, BufferError):
+        # To ask before takes longer than most of the call.
+        if 0 in (query.numel(), key.numel()) or any(bounds.numel() < 2 for bounds in lengths):
+            return tuple(gradient.zero_() for gradient in gradients)  # type: ignore[return-value]
+        # Rows of a gradient may lie as kernels do not read them, or have no memory.
+        grad = grad.clone(memory_format=torch.contiguous_format).resolve_neg()
+        native(grad, query, key, value, out, lse, *gradients, *lengths, **options)
     return gradients
-
-
-def _are_none(query: Tensor, key: Tensor) -> bool:
-    """Whether there is no query or no key, for which no kernel is launched."""
-    return 0 in (query.numel(), key.numel())
-
-
-def _zeroed(gradients: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    for gradient in gradients:
-        gradient.zero_()
-    return gradients
-
-
-def _new(query: Tensor, key: Tensor, value: Tensor, is_batch: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Memory for the gradients, rows of one position together as PyTorch's backward returns them."""
-
-    def new(tensor: Tensor) -> Tensor:
-        rows = tensor.transpose(1, 2) if is_batch else tensor
-        made = torch.empty_like(rows, memory_format=torch.contiguous_format)
-        return made.transpose(1, 2) if is_batch else made
-
-    return new(query), new(key), new(value)
-
-
-def _aligned(grad: Tensor) -> Tensor:
-    """`grad` with rows that kernels can read."""
-    is_readable = why_not_strides((("grad", grad),)) is None and not grad.is_neg() and not grad._is_zerotensor()
-    return grad if is_readable else grad.clone(memory_format=torch.contiguous_format).resolve_neg()

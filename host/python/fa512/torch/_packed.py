@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -28,7 +27,7 @@ from ._library import (
     why_not_window,
     without_keys,
 )
-from ._own_backward import both_refuse
+from ._own_backward import both_refuse, computes
 from ._register import (
     Kept,
     Sharding,
@@ -161,10 +160,10 @@ def gradients(
     align: str = TOP_LEFT,
     deterministic: bool = False,
 ) -> tuple[tuple[Tensor, Tensor, Tensor], bool]:
-    """dQ, dK and dV by PyTorch's backward, or by fa512's own where that does not compute them; and whether rows that belong to no sequence
-    hold what memory held."""
+    """dQ, dK and dV by fa512's own backward, or of wider heads by PyTorch's; and whether rows that belong to no sequence hold what memory
+    held."""
     limits = (is_causal, scale, window_left, window_right)
-    if _is_by_pytorch(cu_seqlens, cu_seqlens_k, align, limits, (softcap, alibi_slopes)):
+    if not computes(query) and _is_by_pytorch(cu_seqlens, cu_seqlens_k, align, limits, (softcap, alibi_slopes)):
         lengths = (cu_seqlens, cu_seqlens_k, max_seqlen, max_seqlen_k)
         return _by_pytorch(grad, query, key, value, out, lse, *lengths, *limits, deterministic), True
     window = (window_left, window_right)
@@ -207,63 +206,12 @@ def _by_pytorch(
         )
 
 
-def zero_outside(cu_seqlens: Tensor, *of_rows: Optional[Tensor]) -> None:
+def _zero_outside(cu_seqlens: Tensor, *gradients: Tensor) -> None:
     """Writes zeros into the rows that belong to no sequence: those before the first one, and those behind the last."""
-    gradients = [gradient for gradient in of_rows if gradient is not None]
-    if not gradients:
-        return
-    outside = _outside(cu_seqlens, gradients[0].shape[0])
+    row = torch.arange(gradients[0].shape[0], dtype=torch.int32, device=cu_seqlens.device)
+    outside = ((row < cu_seqlens[0]) | (row >= cu_seqlens[-1]))[:, None, None]
     for gradient in gradients:
         gradient.masked_fill_(outside, 0)
-
-
-class _OfBackward(threading.local):
-    """What this thread's last backward pass computed of lengths."""
-
-    def __init__(self) -> None:
-        self.task = -1
-        # With the lengths, so that no others get their address meanwhile.
-        self.outside: dict[tuple[Any, ...], tuple[Tensor, Tensor]] = {}
-
-
-_of_backward = _OfBackward()
-
-
-def _outside(cu_seqlens: Tensor, rows: int) -> Tensor:
-    """Which rows belong to no sequence, [rows, 1, 1]. Computed once in a backward pass, during which lengths may not change."""
-    task = -1 if torch.compiler.is_compiling() else torch._C._current_graph_task_id()
-    if task < 0:
-        return _compute_outside(cu_seqlens, rows)
-    if _of_backward.task != task:
-        _of_backward.task, _of_backward.outside = task, {}
-    device = cu_seqlens.device
-    # Of one stream: another would have to wait for it.
-    stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else None
-    name = (cu_seqlens.data_ptr(), cu_seqlens.shape, device, stream, rows)
-    known = _of_backward.outside.get(name)
-    if known is None:
-        known = _of_backward.outside[name] = (_compute_outside(cu_seqlens, rows), cu_seqlens)
-    return known[0]
-
-
-def _compute_outside(cu_seqlens: Tensor, rows: int) -> Tensor:
-    row = torch.arange(rows, dtype=torch.int32, device=cu_seqlens.device)
-    return ((row < cu_seqlens[0]) | (row >= cu_seqlens[-1]))[:, None, None]
-
-
-def _zero_gradients_outside(
-    cu_seqlens: Tensor,
-    cu_seqlens_k: Optional[Tensor],
-    query: Optional[Tensor],
-    key: Optional[Tensor],
-    value: Optional[Tensor],
-) -> None:
-    """`zero_outside` of the gradients of Q, K and V, where there are any."""
-    if cu_seqlens_k is None or cu_seqlens_k is cu_seqlens:
-        zero_outside(cu_seqlens, query, key, value)
-    else:
-        zero_outside(cu_seqlens, query)
-        zero_outside(cu_seqlens_k, key, value)
 
 
 def backward_cuda(
@@ -280,7 +228,8 @@ def backward_cuda(
     """`gradients`, with zeros in rows that belong to no sequence."""
     results, has_others = gradients(grad, query, key, value, out, lse, cu_seqlens, cu_seqlens_k, *options)
     if has_others:
-        _zero_gradients_outside(cu_seqlens, cu_seqlens_k, *results)
+        _zero_outside(cu_seqlens, results[0])
+        _zero_outside(cu_seqlens if cu_seqlens_k is None else cu_seqlens_k, *results[1:])
     return results
 
 
@@ -325,7 +274,7 @@ def _why_not_pytorch(
 
 
 def _is_by_pytorch(cu_seqlens: Tensor, *asked: Any) -> bool:
-    """Whether PyTorch's backward computes the gradient. It takes one sequence or more."""
+    """Whether PyTorch's backward could compute the gradient. It takes one sequence or more."""
     return cu_seqlens.numel() > 1 and _why_not_pytorch(*asked) is None
 
 
@@ -357,21 +306,11 @@ def _recorded_with_lse(
     asked = _Options(*options)
     cu_seqlens_k, limits = asked.cu_seqlens_k, asked.limits()
     is_by_pytorch = _is_by_pytorch(cu_seqlens, cu_seqlens_k, asked.align, limits, asked.scores())
-    if not _recorded.IS_POSSIBLE or asked.deterministic or not is_by_pytorch:
+    # PyTorch's backward leaves rows that belong to no sequence as they were.
+    if not is_by_pytorch or not _recorded.can_record(query, needs_own=True):
         return _record(query, key, value, cu_seqlens, *asked)
-    longest = longest_k = asked.max_seqlen
-    if cu_seqlens_k is not None:
-        longest_k = max(longest, key.shape[0] if asked.max_seqlen_k is None else asked.max_seqlen_k)
-    lengths = (cu_seqlens, cu_seqlens if cu_seqlens_k is None else cu_seqlens_k, longest, longest_k)
-    out, lse = _recorded.attention_varlen(query, key, value, *lengths, *limits)
-
-    def zero(gradients: tuple[Optional[Tensor], ...], _: Any) -> tuple[Optional[Tensor], ...]:
-        with torch.no_grad():
-            _zero_gradients_outside(cu_seqlens, cu_seqlens_k, *gradients)
-        return gradients
-
-    out.grad_fn.register_hook(zero)
-    return out, lse
+    lengths = (cu_seqlens, cu_seqlens if cu_seqlens_k is None else cu_seqlens_k, asked.max_seqlen)
+    return _recorded.attention_varlen(query, key, value, *lengths, *limits)
 
 
 _forward, _forward_with_lse = calls(forward_cuda, _forward_with_lse_cuda, _recorded_with_lse, *operators("attention_varlen"))
@@ -404,11 +343,11 @@ def attention_varlen(
     does not wait for it. `max_seqlen` is the length of the longest sequence, or an upper bound.
 
     With `cu_seqlens_k`, sequences have other lengths in `key` and `value`, which may have another number of rows; `max_seqlen_k` is the
-    longest of these. `align` then says how queries align with keys, as for `attention`, and a gradient with a causal mask or a window
-    needs "bottom-right". A query whose sequence has no key gets zeros.
+    longest of these. `align` then says how queries align with keys, as for `attention`, and a gradient of head sizes over 128 with a causal
+    mask or a window needs "bottom-right". A query whose sequence has no key gets zeros.
 
     `window`, `softcap` and `alibi_slopes` (float32 [heads] or [sequences, heads]) are as for `attention`, within each sequence. LSE,
-    float32 [heads, rows], has no gradient. With a gradient, `max_seqlen` and `max_seqlen_k` must not be too small.
+    float32 [heads, rows], has no gradient. With a gradient of head sizes over 128, `max_seqlen` and `max_seqlen_k` must not be too small.
     """
     require_tensors(query=query, key=key, value=value, cu_seqlens=cu_seqlens)
     longest = query.shape[0] if max_seqlen is None else rows_of("max_seqlen", max_seqlen)

@@ -270,14 +270,14 @@ def _recorded_with_lse(
     asked = Options(*options)
     reason = why_not_padded(query, key, value, seqused_q, seqused_k)
     is_by_pytorch = reason is None and _why_not_pytorch(query, key, seqused_q, seqused_k, asked) is None
-    if not _recorded.IS_POSSIBLE or (reason is None and not is_by_pytorch):
+    if (reason is None and not is_by_pytorch) or not _recorded.can_record(query, needs_own=True):
         return _record(query, key, value, seqused_q, seqused_k, *options)
     if reason is not None:
         raise ValueError(reason)
     rows = (tensor.flatten(0, 1) for tensor in (query, key, value))
     lengths = (_thirds(seqused_q, query, True), _thirds(seqused_k, key, False))
-    (batch, queries), keys = query.shape[:2], key.shape[1]
-    packed: tuple[Any, ...] = (*rows, *lengths, queries, max(queries, keys), *asked[:4])
+    batch, queries = query.shape[:2]
+    packed: tuple[Any, ...] = (*rows, *lengths, queries, *asked[:4])
     out, lse = _recorded.attention_varlen(*packed)
     return out.unflatten(0, (batch, queries)), lse.unflatten(1, (batch, queries))
 
@@ -310,8 +310,8 @@ def attention_padded(
     on their GPU, and the host does not wait for them; if one is missing, all rows are used. Unused queries, and queries without a key, get
     zeros. Unused elements have no effect, and their gradient is 0.
 
-    `align` says how the used queries align with the used keys, as for `attention`; a gradient with a causal mask or a window needs
-    "bottom-right" if they may differ in number. `window`, `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within
+    `align` says how the used queries align with the used keys, as for `attention`; a gradient of head sizes over 128 with a causal
+    mask or a window needs "bottom-right" if they may differ in number. `window`, `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within
     the used rows. LSE, float32 [batch, heads, sequence], has no gradient.
     """
     require_tensors(query=query, key=key, value=value)

@@ -1,9 +1,11 @@
 """Attention whose gradient PyTorch records in C++, at the host cost of its own attention.
 
-PyTorch's attentions have nodes of autograd in C++, whose backward is PyTorch's own: FlashAttention-2's or cuDNN's. A call here names the dispatch
-keys that it goes through: first that of autograd, whose kernel records the node, then one that no tensor of these operators has, where our
-kernel is registered. Calls of others do not pass there. All that PyTorch does with its own nodes (hooks, checkpoints, anomaly mode, errors
-of second derivatives) works.
+PyTorch's attentions have nodes of autograd in C++. A call here names the dispatch keys that it goes through: first that of autograd, whose
+kernel records the node, then one that no tensor of these operators has, where our kernel is registered. Calls of others do not pass there.
+All that PyTorch does with its own nodes (hooks, checkpoints, anomaly mode, errors of second derivatives) works.
+
+A node gives its backward operator the random state that our kernel returned, and the state leads the operator to fa512's own backward.
+cuDNN's node leads to cuDNN's.
 """
 
 from __future__ import annotations
@@ -15,17 +17,52 @@ from torch import Tensor
 
 from .. import _native
 from ._library import BOTTOM_RIGHT
+from ._own_backward import computes, of_batch, of_packed
 
 _random: dict[torch.device, Tensor] = {}
 _numbers: dict[torch.device, Tensor] = {}
+
+
+class _State(Tensor):
+    """A random state, with which PyTorch's backward operators compute by fa512's own backward what that computes."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @classmethod
+    def __torch_dispatch__(cls, operator: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        backward = _BACKWARDS.get(operator)
+        if backward is not None and computes(arguments[1]):
+            return backward(*arguments, **options or {})
+        if operator is torch.ops.aten.copy_.default and type(arguments[0]) is not cls:
+            # PyTorch's backward is not deterministic, and leaves gradients of rows that belong to no sequence as they were.
+            found = "a hook copies the random state of a gradient into a tensor, which does not lead to fa512's backward"
+            raise NotImplementedError(f"fa512: {found}; copy it by clone or to")
+        with torch._C._DisableTorchDispatch():
+            result = operator(*arguments, **options or {})
+        return _leading(result) if type(result) is Tensor else result
+
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
+        return f"<random state on {self.device} that leads to fa512's backward>"
+
+
+def _leading(state: Tensor) -> Tensor:
+    """The same memory as a state that leads to fa512's backward, if there are such."""
+    return Tensor._make_subclass(_State, state) if IS_OWN else state
 
 
 def _state(device: torch.device) -> Tensor:
     """A random state on this device. Without dropout, the backward takes one and does not read it."""
     found = _random.get(device)
     if found is None:
-        found = _random[device] = torch.empty(2, dtype=torch.uint64, device=device)
+        # No gradient may keep what was made in inference mode.
+        with torch.inference_mode(False):
+            found = _random[device] = _leading(torch.zeros(2, dtype=torch.uint64, device=device))
     return found
+
+
+def _handle(gpu: int) -> Any:
+    """The same for kernels in C: a handle, which they own."""
+    return torch._C._aoti.unsafe_alloc_void_ptr_from_tensor(_state(torch.device("cuda", gpu)))  # type: ignore[attr-defined]
 
 
 def _number(device: torch.device) -> Tensor:
@@ -113,10 +150,58 @@ def _of_flash(
     return out, lse, state, state, None
 
 
+def _of_sdpa_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    cum_seq_q: Optional[Tensor],
+    cum_seq_k: Optional[Tensor],
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    *states: Tensor,
+    scale: Optional[float] = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return of_batch(grad, query, key, value, out, lse, causal=is_causal, scale=scale, align=BOTTOM_RIGHT)
+
+
+def _of_flash_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    cum_seq_q: Optional[Tensor],
+    cum_seq_k: Optional[Tensor],
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    *states: Tensor,
+    scale: Optional[float] = None,
+    window_size_left: Optional[int] = None,
+    window_size_right: Optional[int] = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    options = {"causal": is_causal, "scale": scale, "window": (window_size_left, window_size_right), "align": BOTTOM_RIGHT}
+    if cum_seq_q is None:
+        return of_batch(grad, query, key, value, out, lse, layout="bshd", **options)
+    packed = {"max_seqlen": max_q, "cu_seqlens_k": None if cum_seq_k is cum_seq_q else cum_seq_k}
+    return of_packed(grad, query, key, value, out, lse, cum_seq_q, **packed, **options)
+
+
 _KERNELS = {
     "_scaled_dot_product_flash_attention": _of_sdpa,
     "_flash_attention_forward": _of_flash,
     "_scaled_dot_product_cudnn_attention": _of_cudnn,
+}
+_OWN = {
+    "_scaled_dot_product_flash_attention_backward": _of_sdpa_backward,
+    "_flash_attention_backward": _of_flash_backward,
 }
 # Names of arguments and numbers of results that both sides rely on.
 _SDPA = ("query", "key", "value", "dropout_p", "is_causal", "return_debug_mask", "scale"), 9
@@ -124,6 +209,9 @@ _LENGTHS = ("cum_seq_q", "cum_seq_k", "max_q", "max_k")
 _WINDOW = ("window_size_left", "window_size_right", "seqused_k", "alibi_slopes")
 _FLASH = (*_SDPA[0][:3], *_LENGTHS, *_SDPA[0][3:], *_WINDOW), 5
 _CUDNN = (*_SDPA[0][:3], "attn_bias", "compute_log_sumexp", *_SDPA[0][3:]), 9
+_BACKWARD = ("grad_out", *_SDPA[0][:3], "out", "logsumexp", *_LENGTHS, "dropout_p", "is_causal")
+_SDPA_BACKWARD = (*_BACKWARD, "philox_seed", "philox_offset", "scale"), 3
+_FLASH_BACKWARD = (*_BACKWARD, "rng_state", "unused", "scale", *_WINDOW[:2]), 3
 _CUDNN_IS_CHOSEN = 3
 """What `_fused_sdp_choice` answers."""
 
@@ -138,13 +226,22 @@ def _register() -> tuple[Any, Any]:
     """The dispatch keys of a call, and the library that must live as long as kernels in Python."""
     own, library = "CustomRNGKeyId", None
     # In C if PyTorch has what they need: arguments and results of kernels in Python take the host longer than all else of a call.
-    if not _native.implement_aten(own):
+    if not _native.implement_aten(own, _handle if IS_OWN else None):
         library = torch.library.Library("aten", "IMPL")
         for name, kernel in _KERNELS.items():
             library.impl(name, kernel, own)
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCUDA).add(torch._C._dispatch_key_parse(own))
     return keys, library
 
+
+try:
+    IS_OWN = all(map(_has, _OWN, (_SDPA_BACKWARD, _FLASH_BACKWARD)))
+    """Whether this PyTorch's nodes can lead to fa512's own backward; otherwise they lead to PyTorch's."""
+    _BACKWARDS = {getattr(torch.ops.aten, name).default: backward for name, backward in _OWN.items()}
+    _hooks_of_saved_tensors = torch._C._autograd._top_saved_tensors_default_hooks  # type: ignore[attr-defined]
+    _ = torch._C._DisableTorchDispatch, torch._C._aoti.unsafe_alloc_void_ptr_from_tensor  # type: ignore[attr-defined]
+except AttributeError:
+    IS_OWN = False
 
 try:
     IS_POSSIBLE = all(map(_has, _KERNELS, (_SDPA, _FLASH, _CUDNN)))
@@ -158,16 +255,35 @@ except (AttributeError, RuntimeError, TypeError):
     IS_POSSIBLE = False
 
 
+def can_record(query: Tensor, needs_own: bool) -> bool:
+    """Whether nodes record this gradient; if `needs_own`, such that lead to fa512's own backward. Not while hooks of saved tensors are set,
+    which may hand on another state, as those of checkpoints do not."""
+    if not IS_POSSIBLE or (needs_own and not _is_own(query)):
+        return False
+    hooks = _hooks_of_saved_tensors(True) if IS_OWN else None
+    return hooks is None or getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
+
+
+def _is_own(query: Tensor) -> bool:
+    """Whether the backward of FlashAttention-2's nodes is fa512's own."""
+    return IS_OWN and computes(query)
+
+
 _choices: dict[tuple[Any, ...], bool] = {}
 
+_ROWS_FOR_OWN = 1024
+"""Up to so many rows of Q and of K, fa512's own backward is faster than cuDNN's."""
 _SCORES_FOR_CUDNN = 1 << 24
 """From so many scores on, cuDNN's backward saves the GPU more time than it costs the host."""
 
 
 def _is_cudnn_chosen(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> bool:
-    """Whether the backward is cuDNN's: if PyTorch's own attention would be, and there is enough to compute. It is aligned top-left, and not
-    deterministic."""
-    if query.numel() * key.shape[-2] < _SCORES_FOR_CUDNN * query.shape[-1]:
+    """Whether the backward is cuDNN's: if PyTorch's own attention would be, fa512's own is slower, and there is enough to compute. It is
+    aligned top-left, and not deterministic."""
+    rows, keys = query.shape[-2], key.shape[-2]
+    if max(rows, keys) <= _ROWS_FOR_OWN and _is_own(query):
+        return False
+    if query.numel() * keys < _SCORES_FOR_CUDNN * query.shape[-1]:
         return False
     if not torch._C._get_cudnn_sdp_enabled() or torch._C._get_deterministic_algorithms():
         return False
@@ -220,15 +336,13 @@ def attention_varlen(
     cu_seqlens: Tensor,
     cu_seqlens_k: Tensor,
     longest: int,
-    longest_k: int,
     is_causal: bool,
     scale: Optional[float],
     left: Optional[int],
     right: Optional[int],
 ) -> tuple[Tensor, Tensor]:
-    """O and LSE of packed sequences, aligned bottom-right in each, with a window. Gradients of rows that belong to no sequence are what
-    memory held."""
-    lengths = (cu_seqlens, cu_seqlens_k, longest, longest_k)
+    """O and LSE of packed sequences, aligned bottom-right in each, with a window."""
+    lengths = (cu_seqlens, cu_seqlens_k, longest, longest)
     return _of_window(query, key, value, *lengths, is_causal, scale, left, right)
 
 

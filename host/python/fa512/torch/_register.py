@@ -127,10 +127,15 @@ def register_autograd(
         refuse_tangents(name, tensors_of(arguments))
         return _at_one_level(_Gradients.apply, name, of_gradient, *arguments)
 
+    def unobserved_backward(*arguments: Any) -> tuple[Tensor, ...]:
+        """`backward`, or its operator where a derivative is recorded, which is an error, or the gradient is of a function transform."""
+        is_transformed = _functorch.peek_interpreter_stack() is not None or _functorch.is_legacy_batchedtensor(arguments[0])
+        return (of_gradient if is_transformed or torch.is_grad_enabled() else backward)(*arguments)
+
     LIBRARY.impl(name, forward_autograd, "Autograd")
     LIBRARY.impl(f"{name}_with_lse", with_lse_autograd, "Autograd")
     LIBRARY.impl(f"{name}_backward", backward_autograd, "Autograd")
-    return _record(with_lse, backward, why_no_gradient, keep).apply
+    return _record(with_lse, unobserved_backward, why_no_gradient, keep).apply
 
 
 def _below_autograd(operator: Callable, *arguments: Any) -> Any:

@@ -75,37 +75,25 @@ def _attention_padded(
     return _results(made, out, made_lse if lse is None else lse.copy_(made_lse), return_lse or lse is not None)
 
 
-def _swapped(*tensors):
-    return [tensor.transpose(1, 2) for tensor in tensors]
-
-
-def _flash_backward(grad, query, key, value, out, lse, cu_q, cu_k, *others, scale=None, window_size_left=None, window_size_right=None):
+def _flash_backward(*arguments, **options):
     _called.append("_flash_attention_backward")
-    window = {"window_size_left": window_size_left, "window_size_right": window_size_right}
-    if cu_q is not None:
-        return cpu._flash_backward(grad, query, key, value, out, lse, cu_q, cu_k, *others, scale=scale, **window)
-    _, _, dropout, is_causal, *_ = others
-    assert dropout == 0
-    tensors = _swapped(grad, query, key, value, out)
-    return tuple(_swapped(*cpu._gradients(*tensors, lse, is_causal, scale, *window.values(), "bottom-right")))
+    return cpu._flash_backward(*arguments, **options)
 
 
 def _sdpa_backward(grad, query, key, value, out, lse, cu_q, cu_k, longest_q, longest_k, dropout, is_causal, *_, scale=None):
     _called.append("_scaled_dot_product_flash_attention_backward")
-    assert dropout == 0
+    assert dropout == 0 and cpu.is_by_pytorch(query)
     return cpu._gradients(grad, query, key, value, out, lse, is_causal, scale, None, None, "bottom-right")
 
 
 def _attention_backward(*tensors, **options):
     _called.append("attention_backward")
     cpu.native_backward(*tensors, **options)
-    cpu.calls()
 
 
 def _attention_varlen_backward(*tensors, **options):
     _called.append("attention_varlen_backward")
     cpu.native_varlen_backward(*tensors, **options)
-    cpu.calls()
 
 
 _NATIVE = {
@@ -121,7 +109,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     for _name, _kernel in _recorded._KERNELS.items():
         _library.impl(_name, _kernel, "CustomRNGKeyId", allow_override=True)
-_library.impl("_flash_attention_backward", _flash_backward, "CPU")
+    _library.impl("_flash_attention_backward", _flash_backward, "CPU", allow_override=True)
 _library.impl("_scaled_dot_product_flash_attention_backward", _sdpa_backward, "CPU")
 
 

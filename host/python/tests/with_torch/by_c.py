@@ -10,6 +10,7 @@ import os
 import pathlib
 import sys
 import unittest
+import unittest.mock
 
 import torch
 
@@ -110,7 +111,15 @@ FUNCTIONS = {
     "aoti_torch_get_current_cuda_stream": _address(_current_stream),
     "aoti_torch_get_device_index": _address(_device_index),
 }
-assert _native.implement_aten(KEY, FUNCTIONS)
+# What is asked for a state answers, one after the other.
+ANSWERS = []
+
+
+def _state(gpu):
+    return ANSWERS.pop(0)(gpu)
+
+
+assert _native.implement_aten(KEY, _state, FUNCTIONS)
 assert _native.implement_aten(KEY), "it stays as it is"
 
 # What follows registers no other kernels, as `implement_aten` has.
@@ -138,9 +147,15 @@ def problem(dtype=torch.float16, shape=(2, 4, 70, 64), keys=70, kv_heads=4):
     return [random(*size, dtype=dtype, seed=seed) for seed, size in enumerate([shape, *[(batch, kv_heads, keys, width)] * 2])]
 
 
-# The first calls make the random states, which stay.
+# The first calls make the random states, which stay. Where that fails, nothing is computed.
+CPU = torch.device("cpu")
+ANSWERS += [lambda gpu: 1 // gpu, lambda gpu: None, lambda gpu: torch._C._aoti.unsafe_alloc_void_ptr_from_tensor(_recorded._state(CPU))]
+for _ in range(2):
+    assert SDPA(ALONE, *map(MEMORY.tensor, problem()))[0] is None and MEMORY.alive == 0
 for _function, _options in ((SDPA, ()), (CUDNN, (None, True))):
     _function(ALONE, *map(MEMORY.tensor, problem()), *_options)
+assert not ANSWERS
+STATE = _recorded._random[CPU]
 MEMORY.wait()
 FLOOR = MEMORY.used
 
@@ -154,7 +169,7 @@ LAYOUTS = {
 class Kernels(unittest.TestCase):
     def setUp(self):
         MEMORY.used, MEMORY.allows = FLOOR, 1 << 60
-        self.addCleanup(lambda: self.assertEqual(MEMORY.alive, 2, "the states alone stay"))
+        self.addCleanup(lambda: self.assertEqual(MEMORY.alive, 1, "cuDNN's state alone stays"))
 
     def compare(self, found, expected, name):
         MEMORY.wait()
@@ -178,12 +193,12 @@ class Kernels(unittest.TestCase):
                     self.assertEqual(out.stride(), expected[0].stride(), case)
                     self.assertTrue(lse.is_contiguous())
                     self.assertEqual(others[:4], [None, None, 70, keys])
-                    self.assertEqual([(state.dtype, state.shape) for state in others[4:6]], [(torch.uint64, (2,))] * 2)
+                    self.assertTrue(others[4] is others[5] is STATE)
                     self.assertIsNone(others[6])
                     out, lse, *others = FLASH(ALONE, *swapped(q, k, v), None, None, 70, keys, 0.0, False, False)
                     self.compare((out.transpose(1, 2), lse), expected, case)
                     self.assertEqual(out.transpose(1, 2).stride(), expected[0].stride(), case)
-                    self.assertEqual([*map(type, others)], [torch.Tensor, torch.Tensor, type(None)])
+                    self.assertTrue(others[0] is others[1] is STATE and others[2] is None)
                     out, lse, *others = CUDNN(ALONE, q, k, v, None, True)
                     self.compare((out, lse.squeeze(-1)), expected, case)
                     self.assertEqual((lse.shape, lse.is_contiguous()), ((*q.shape[:3], 1), True))
@@ -325,6 +340,16 @@ class Kernels(unittest.TestCase):
         with self.assertRaises(ValueError):
             _recorded.attention(tensors[0].float(), *tensors[1:], True, None)
 
+    def test_its_gradient_is_of_our_own_backward(self):
+        tensors = [MEMORY.tensor(tensor).requires_grad_() for tensor in problem()]
+        with unittest.mock.patch.object(_native, "attention_backward", cpu.native_backward):
+            for causal in (False, True):
+                out, _ = _recorded.attention(*tensors, causal, None)
+                MEMORY.wait()
+                found = torch.autograd.grad(out, tensors, torch.ones_like(out))
+                for pair in zip(found, cpu.own_gradients(torch.ones_like(out), *tensors, causal, None, None, None, "top-left", None)):
+                    torch.testing.assert_close(*pair)
+
     def test_nothing_is_left_behind(self):
         q, k, v = map(MEMORY.tensor, problem(shape=(1, 1, 8, 8), keys=8, kv_heads=1))
         of_flash = swapped(q, k, v)
@@ -345,7 +370,7 @@ class Kernels(unittest.TestCase):
             CUDNN(ALONE, *wide, lengths, True, scale=0.5)
             FLASH(ALONE, *wide, *lent, scale=0.5, window_size_left=2, window_size_right=3, seqused_k=lengths, alibi_slopes=lengths)
 
-        inputs = (q, k, v, *of_flash, *wide, lengths)
+        inputs = (q, k, v, *of_flash, *wide, lengths, STATE)
         counts = [tensor._use_count() for tensor in inputs]
         accepted()
         alive = MEMORY.alive

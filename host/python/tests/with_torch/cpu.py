@@ -9,7 +9,7 @@ import torch
 
 import fa512._native
 import fa512.torch
-from fa512.torch import _batched, _determinism, _packed, _padded
+from fa512.torch import _batched, _own_backward, _packed, _padded, _recorded
 
 _calls = []
 _deterministic = []
@@ -24,7 +24,7 @@ def calls():
 
 
 def determinism():
-    """Whether each backward since the last time this was asked was deterministic."""
+    """Whether each backward of PyTorch since the last time this was asked was deterministic. Ours always is."""
     noted = list(_deterministic)
     _deterministic.clear()
     return noted
@@ -106,17 +106,6 @@ def _forward(query, key, value, *options):
     return out
 
 
-def _backward(grad, query, key, value, out, lse, slopes=None, bias=None, *options):
-    _calls.append("attention_backward")
-    defaults = (False, None, None, None, "top-left", None, False)
-    *limits, softcap, deterministic = (*options, *defaults[len(options) :])
-    if _batched._why_not_pytorch(query, key, tuple(limits), (softcap, slopes, bias)) is not None:
-        return own_gradients(grad, query, key, value, *limits, softcap, slopes, bias)
-    with _determinism.determinism(deterministic):
-        note_determinism()
-        return _gradients(grad, query, key, value, out, lse, *limits)
-
-
 def own_gradients(grad, query, key, value, *options):
     """What fa512's own backward computes, of scores that may be changed."""
     keys, values = _for_each_head(query, key, value)
@@ -132,10 +121,12 @@ def own_gradients(grad, query, key, value, *options):
     return _like((of_scores @ keys, of_scores.transpose(-1, -2) @ query.double(), weights.transpose(-1, -2) @ grad), (query, key, value))
 
 
-def _require_work(*tensors):
+def _require_work(grad, *tensors):
     """What `fa512._native` refuses."""
     if any(tensor.numel() == 0 for tensor in tensors):
         raise ValueError("there are no queries, keys or sequences, so that no kernel would write dq, dk and dv")
+    if grad.stride(-1) != 1 or grad.is_neg() or grad._is_zerotensor():
+        raise ValueError("grad has a stride, a negative bit or no memory")
 
 
 def native_backward(
@@ -143,9 +134,10 @@ def native_backward(
     alibi_slopes=None, bias=None, layout="bhsd",
 ):  # fmt: skip
     """`fa512._native.attention_backward`."""
-    _calls.append("native_backward")
-    _require_work(q, k)
-    assert layout == "bhsd" and grad.stride(-1) == 1
+    _require_work(grad, q, k)
+    if layout == "bshd":
+        grad, q, k, v, dq, dk, dv = (tensor.transpose(1, 2) for tensor in (grad, q, k, v, dq, dk, dv))
+    assert lse.shape == q.shape[:3] and lse.is_contiguous()
     gradients = own_gradients(grad, q, k, v, causal, scale, *(window or (None, None)), align, softcap, alibi_slopes, bias)
     for place, gradient in zip((dq, dk, dv), gradients):
         place.copy_(gradient)
@@ -156,8 +148,8 @@ def native_varlen_backward(
     align="top-left", scale=None, softcap=None, alibi_slopes=None,
 ):  # fmt: skip
     """`fa512._native.attention_varlen_backward`."""
-    _calls.append("native_varlen_backward")
-    _require_work(q, k, cu_seqlens[1:])
+    _require_work(grad, q, k, cu_seqlens[1:])
+    assert lse.shape == (q.shape[1], q.shape[0]) and lse.is_contiguous()
     of_keys = cu_seqlens if cu_seqlens_k is None else cu_seqlens_k
     for gradient in (dq, dk, dv):
         gradient.zero_()
@@ -169,7 +161,7 @@ def native_varlen_backward(
             place.copy_(gradient)
 
 
-def _gradients(grad, query, key, value, out, lse, is_causal=False, scale=None, *window, deterministic=False):
+def _gradients(grad, query, key, value, out, lse, is_causal=False, scale=None, *window):
     keys, values = _for_each_head(query, key, value)
     scores = _scores(query, keys, is_causal, scale, *window)
     weights = (scores - lse.double()[..., None].nan_to_num(neginf=0.0)).exp()
@@ -239,13 +231,23 @@ def _padded_forward(*arguments):
     return out
 
 
+def is_by_pytorch(query):
+    """Whether this gradient is not of fa512's own backward."""
+    return query.shape[-1] > _own_backward.MAXIMUM_HEAD_DIM or not _recorded.IS_OWN
+
+
 def _flash_backward(
-    grad, query, key, value, out, lse, cu_q, cu_k, longest_q, longest_k, dropout, is_causal, *_, scale, **window
-):
-    """PyTorch's own, of packed sequences: the last query is at the last key, and what no sequence has is anything."""
+    grad, query, key, value, out, lse, cu_q, cu_k, longest_q, longest_k, dropout, is_causal, *_, scale=None,
+    window_size_left=None, window_size_right=None,
+):  # fmt: skip
+    """PyTorch's own: the last query is at the last key, and what no sequence has is anything."""
     note_determinism()
-    assert dropout == 0 and longest_q >= cu_q.diff().max() and longest_k >= cu_k.diff().max()
-    limits = (is_causal, scale, window["window_size_left"], window["window_size_right"], "bottom-right")
+    assert dropout == 0 and is_by_pytorch(query)
+    limits = (is_causal, scale, window_size_left, window_size_right, "bottom-right")
+    if cu_q is None:
+        tensors = (tensor.transpose(1, 2) for tensor in (grad, query, key, value, out))
+        return tuple(gradient.transpose(1, 2) for gradient in _gradients(*tensors, lse, *limits))
+    assert longest_q >= cu_q.diff().max() and longest_k >= cu_k.diff().max()
     gradients = [torch.full_like(tensor, torch.nan) for tensor in (query, key, value)]
     of_queries, of_keys = _each(cu_q, grad, query, out, lse.transpose(0, 1)[..., None]), _each(cu_k, key, value)
     places = zip(_each(cu_q, gradients[0]), _each(cu_k, *gradients[1:]))
@@ -255,14 +257,16 @@ def _flash_backward(
     return tuple(gradients)
 
 
-def _by_flash_backward(name, backward):
-    """Our backward as it is, around PyTorch's."""
+_of_pytorch = torch.library.Library("aten", "IMPL")
+_of_pytorch.impl("_flash_attention_backward", _flash_backward, "CPU")
+
+
+def _noted(name, backward):
+    """Our backward as it is, around arithmetic."""
 
     def call(*arguments):
         _calls.append(name)
-        own = unittest.mock.patch.object(fa512._native, "attention_varlen_backward", native_varlen_backward)
-        with unittest.mock.patch("torch.ops.aten._flash_attention_backward", _flash_backward), own:
-            return backward(*arguments)
+        return backward(*arguments)
 
     return call
 
@@ -276,14 +280,16 @@ def ask_no_gpu(add_cleanup):
 
 
 def install():
+    fa512._native.attention_backward, fa512._native.attention_varlen_backward = native_backward, native_varlen_backward
     _library.impl("attention_varlen", _varlen, "CPU", allow_override=True)
     _library.impl("attention_varlen_with_lse", _varlen_with_lse, "CPU", allow_override=True)
-    varlen_backward = _by_flash_backward("attention_varlen_backward", _packed.backward_cuda)
+    varlen_backward = _noted("attention_varlen_backward", _packed.backward_cuda)
     _library.impl("attention_varlen_backward", varlen_backward, "CPU", allow_override=True)
-    padded_backward = _by_flash_backward("attention_padded_backward", _padded.backward)
+    padded_backward = _noted("attention_padded_backward", _padded.backward)
     _library.impl("attention_padded", _padded_forward, "CPU", allow_override=True)
     _library.impl("attention_padded_with_lse", _padded_with_lse, "CPU", allow_override=True)
     _library.impl("attention_padded_backward", padded_backward, "CPU", allow_override=True)
     _library.impl("attention", _forward, "CPU", allow_override=True)
     _library.impl("attention_with_lse", _with_lse, "CPU", allow_override=True)
-    _library.impl("attention_backward", _backward, "CPU", allow_override=True)
+    backward = _noted("attention_backward", _batched._backward)
+    _library.impl("attention_backward", backward, "CPU", allow_override=True)

@@ -19,7 +19,7 @@ def has(name):
 SDPA, FLASH = "_scaled_dot_product_flash_attention", "_flash_attention_forward"
 """
 WITHOUT_A_FUNCTION = """
-assert not _native.implement_aten(KEY, {"torch_get_const_data_ptr": 0})
+assert not _native.implement_aten(KEY, functions={"torch_get_const_data_ptr": 0})
 assert not _native.implement_aten(KEY), "the first call decides"
 assert not has(SDPA) and not has(FLASH)
 from fa512.torch import _recorded
@@ -31,7 +31,7 @@ library = ctypes.CDLL("libtorch_cpu.so", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
 def implement(handle, name, kernel, version):
     return 1 if name.decode() == FLASH else library.torch_library_impl(ctypes.c_void_p(handle), name, ctypes.c_void_p(kernel),
                                                                         ctypes.c_uint64(version))
-assert not _native.implement_aten(KEY, {"torch_library_impl": ctypes.cast(implement, ctypes.c_void_p).value})
+assert not _native.implement_aten(KEY, functions={"torch_library_impl": ctypes.cast(implement, ctypes.c_void_p).value})
 assert not has(SDPA) and not has(FLASH)
 """
 REGISTERED = """

@@ -230,7 +230,7 @@ class Results(unittest.TestCase):
             self.assertEqual(called.call_args.args[5:7], limit, window)
 
     def test_compile_keeps_one_graph(self):
-        for name, dynamic, head_dim in zip(TENSORS, [False, True] * 3, [59, 64] * 3):
+        for name, dynamic, head_dim in zip(TENSORS, [False, True] * 3, [59, 64, 136] * 2):
             with self.subTest(name, dynamic=dynamic):
 
                 def model(tensors, bounds, function=getattr(fa512, name)):
@@ -243,7 +243,7 @@ class Results(unittest.TestCase):
                 torch.testing.assert_close(results, model(tensors, bounds))
                 cpu.determinism()
                 results[0].sum().backward()
-                self.assertEqual(sorted(cpu.determinism()), [False, True])
+                self.assertEqual(sorted(cpu.determinism()), [False, True] if head_dim > 128 else [])
                 self.assertTrue(all(tensor.grad is not None for tensor in tensors.values()))
 
 
@@ -289,7 +289,7 @@ class Deterministic(unittest.TestCase):
             for name in TENSORS:
                 for asked in (False, True):
                     torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-                    out = call(name, inputs(name, requires_grad=True), deterministic=asked)
+                    out = call(name, inputs(name, 136, requires_grad=True), deterministic=asked)
                     self.assertEqual(self.state(), before)
                     out.sum().backward()
                     self.assertEqual((cpu.determinism()[:1], self.state()), ([asked or before == (True, False)], before))

@@ -6,6 +6,7 @@ import itertools
 import unittest
 import unittest.mock
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch.autograd import forward_ad
@@ -198,11 +199,11 @@ class Gradients(unittest.TestCase):
         self.assertEqual(known, set(fa512.torch.__all__))
 
     node = "ScaledDotProductFlashAttention"
-    node_of_rows = "FlashAttention"
+    node_of_rows = node_of_packed = "FlashAttention"
 
     def test_the_ways(self):
         """That the others test what they say."""
-        for name, node in (("attention", self.node), ("flash_attn_func", self.node_of_rows), ("attention_varlen", self.node_of_rows)):
+        for name, node in (("attention", self.node), ("flash_attn_func", self.node_of_rows), ("attention_varlen", self.node_of_packed)):
             function = FUNCTIONS[name]
             out = function.call(*function.tensors(True))
             found = out.grad_fn.next_functions[0][0] if "Transpose" in type(out.grad_fn).__name__ else out.grad_fn
@@ -335,6 +336,31 @@ class Gradients(unittest.TestCase):
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             self.same_gradients(function, function.tensors(True))
         self.assertGreaterEqual(len(packed), 4, "Q, K, V, O, LSE")
+        self.assertLessEqual({type(tensor) for tensor in packed}, {torch.Tensor})
+
+    @of_each
+    def test_saved_on_the_cpu(self, function):
+        with torch.autograd.graph.save_on_cpu():
+            self.same_gradients(function, function.tensors(True))
+
+    @of_each
+    def test_threads(self, function):
+        def work(_=None):
+            tensors = function.tensors(True)
+            return torch.autograd.grad(function.call(*tensors).double().square().sum(), tensors)
+
+        with ThreadPoolExecutor(4) as threads:
+            for found in threads.map(work, range(8)):
+                self.assertTrue(all(map(torch.equal, found, work())))
+
+    @of_each
+    def test_several_gradients_at_once(self, function):
+        tensors = function.tensors(True)
+        out, expected = function.call(*tensors), function.expected(*tensors)
+        grads = torch.randn(3, *out.shape, generator=torch.Generator().manual_seed(1))
+        found = torch.autograd.grad(out, tensors, grads.half(), is_grads_batched=True)
+        for pair in zip(found, torch.autograd.grad(expected, tensors, grads.double(), is_grads_batched=True)):
+            self.close(*pair, 2e-2)
 
     @of_each
     def test_anomaly_mode(self, function):
@@ -500,6 +526,20 @@ class Gradients(unittest.TestCase):
             sdpa = fa512.torch.scaled_dot_product_attention
             self.says("the gradient of attn_mask is required", lambda: sdpa(*tensors, attn_mask=bias))
 
+    @of_each
+    def test_wide_heads(self, function):
+        wide = Function([(*shape[:-1], 136) for shape in function.shapes], function.unpack, function.call)
+        self.same_gradients(wide, wide.tensors(True))
+
+    def test_a_deterministic_backward(self):
+        for name in ("flash_attn_func", "flash_attn_varlen_qkvpacked_func"):
+            function = FUNCTIONS[name]
+            of = functools.partial(getattr(fa512.torch, name), deterministic=True)
+            lengths = (BOUNDS, ROWS) if "varlen" in name else ()
+            for width in (HEAD_DIM, 136):
+                each = Function([(*shape[:-1], width) for shape in function.shapes], function.unpack, None)
+                self.same_gradients(each, each.tensors(True), lambda *tensors: of(*tensors, *lengths))
+
     def test_heads_too_wide_for_either_backward_have_no_gradient(self):
         tensors = [torch.zeros(1, 2, 3, 136, dtype=torch.float16, requires_grad=True) for _ in range(3)]
         fa512.torch.attention(*tensors).sum().backward()
@@ -510,8 +550,10 @@ class Gradients(unittest.TestCase):
         self.assertTrue(out.requires_grad and not lse.requires_grad)
 
     def test_rows_of_no_sequence_have_no_gradient(self):
-        rows = [torch.randn(12, HEADS, HEAD_DIM, dtype=torch.float16, requires_grad=True) for _ in range(3)]
-        for bounds, softcap in itertools.product(([1, 5, 9], [0]), (None, 5.0)):
+        for bounds, (softcap, width) in itertools.product(([1, 5, 9], [0]), ((None, HEAD_DIM), (5.0, HEAD_DIM), (None, 136))):
+            rows = [torch.randn(12, HEADS, width, dtype=torch.float16, requires_grad=True) for _ in range(3)]
+            if bounds == [0] and width > 128:
+                continue
             out = fa512.torch.attention_varlen(*rows, torch.tensor(bounds, dtype=torch.int32), 4, softcap=softcap)
             for gradient in torch.autograd.grad(out.float().sum(), rows):
                 outside = [gradient[: bounds[0]], gradient[bounds[-1] :]]
@@ -547,6 +589,83 @@ class Gradients(unittest.TestCase):
         alone = [torch.autograd.grad(out, rows, retain_graph=True) for out in outs]
         for found, *parts in zip(torch.autograd.grad(sum(outs), rows), *alone):
             self.close(found, sum(part.double() for part in parts), 1e-2)
+
+
+class States(unittest.TestCase):
+    """The random state that leads a node of PyTorch to fa512's own backward."""
+
+    def setUp(self):
+        as_gpu.install(self.addCleanup)
+        self.tensors = FUNCTIONS["attention"].tensors(True)
+        self.out = fa512.torch.attention(*self.tensors)
+        as_gpu.called()
+
+    def gradients(self):
+        return torch.autograd.grad(self.out, self.tensors, torch.ones_like(self.out))
+
+    def hook(self, pack):
+        for name in ("rng_state", "unused"):
+            getattr(self.out.grad_fn, f"_raw_saved_{name}").register_hooks(pack, lambda tensor: tensor)
+
+    def test_it_is_an_ordinary_tensor_to_all_else(self):
+        state = self.out.grad_fn._saved_rng_state
+        self.assertEqual((state.shape, state.dtype, state.sum().item()), ((2,), torch.uint64, 0))
+        self.assertIn("fa512", repr(state))
+
+    def test_copies_lead_there_too(self):
+        for copy in (torch.clone, torch.detach, lambda state: state.to("cpu", copy=True), lambda state: state.view(-1)):
+            self.setUp()
+            self.hook(copy)
+            self.gradients()
+            self.assertEqual(as_gpu.called(), ["attention_backward"])
+
+    def test_checkpoints_hand_it_on_and_other_hooks_get_none(self):
+        nodes = []
+
+        def call(*tensors):
+            out = fa512.torch.attention(*tensors)
+            nodes.append(type(out.grad_fn).__name__)
+            return out
+
+        torch.autograd.grad(checkpoint(call, *self.tensors, use_reentrant=False).float().sum(), self.tensors)
+        with torch.autograd.graph.save_on_cpu():
+            call(*self.tensors)
+        self.assertEqual(nodes, ["ScaledDotProductFlashAttentionBackward0"] * (len(nodes) - 1) + ["AttentionBackward"])
+        self.assertEqual(as_gpu.called(), ["attention"] * 2 + ["attention_backward", "attention"])
+
+    def test_a_copy_that_does_not_is_an_error(self):
+        with self.assertRaisesRegex(NotImplementedError, "fa512: a hook copies the random state"):
+            self.hook(lambda state: torch.empty(state.shape, dtype=state.dtype).copy_(state))
+
+    def test_an_error_of_the_backward_is_raised(self):
+        with unittest.mock.patch.object(fa512._native, "attention_backward", side_effect=RuntimeError("the driver says no")):
+            with self.assertRaisesRegex(RuntimeError, "the driver says no"):
+                self.gradients()
+
+    def test_modes_see_the_backward_and_change_nothing(self):
+        seen = []
+
+        class Sees(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                seen.append(str(function))
+                return function(*args, **(kwargs or {}))
+
+        with Sees():
+            self.gradients()
+        self.assertIn("aten._scaled_dot_product_flash_attention_backward.default", seen)
+        self.assertEqual(as_gpu.called(), ["attention_backward"])
+
+    def test_cudnn_is_chosen_where_it_is_faster(self):
+        def is_chosen(heads, rows, keys, width=64):
+            q, k = (torch.empty(1, 1, 1, width, dtype=torch.float16).expand(1, heads, n, width) for n in (rows, keys))
+            with unittest.mock.patch("torch._fused_sdp_choice", return_value=3):
+                return _recorded._is_cudnn_chosen(q, k, k, False)
+
+        self.assertEqual([is_chosen(99, rows, keys) for rows, keys in ((1024, 1024), (1025, 1024), (512, 1025))], [False, True, True])
+        self.assertFalse(is_chosen(2, 2000, 2000), "few scores")
+        self.assertTrue(is_chosen(99, 1024, 1024, 136), "wide heads")
+        with unittest.mock.patch.object(_recorded, "IS_OWN", False):
+            self.assertTrue(is_chosen(99, 1024, 1024))
 
 
 class OfOthers(unittest.TestCase):
@@ -594,10 +713,23 @@ class OfOthers(unittest.TestCase):
             operator(forward_ad.make_dual(*plain[:2]), *plain[1:])
 
 
+class WithoutOurOwnBackward(Gradients):
+    """As on a PyTorch whose nodes cannot be led to it."""
+
+    node_of_packed = "AttentionBackward"
+
+    def setUp(self):
+        super().setUp()
+        for name, value in (("IS_OWN", False), ("_random", {})):
+            patch = unittest.mock.patch.object(_recorded, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+
 class WithoutNodesInCpp(Gradients):
     """As on a PyTorch whose operators are others."""
 
-    node = node_of_rows = "AttentionBackward"
+    node = node_of_rows = node_of_packed = "AttentionBackward"
 
     def setUp(self):
         super().setUp()
@@ -609,7 +741,7 @@ class WithoutNodesInCpp(Gradients):
 class ByOperators(Gradients):
     """As on a PyTorch that cannot be asked what is active."""
 
-    node = node_of_rows = "AttentionBackward"
+    node = node_of_rows = node_of_packed = "AttentionBackward"
 
     def setUp(self):
         super().setUp()

@@ -172,10 +172,8 @@ class Gradients(unittest.TestCase):
     def test_what_pytorch_has_no_gradient_of_is_computed_here(self):
         tensors, (queries, keys) = inputs(requires_grad=True), both()
         for limits in ({"causal": True}, {"window": (3, None)}, {"window": (None, 3)}):
-            cpu.calls()
             out = fa512.torch.attention_varlen(*tensors, queries, cu_seqlens_k=keys, **limits)
             found = torch.autograd.grad(out.float().square().sum(), tensors)
-            self.assertIn("native_varlen_backward", cpu.calls())
             exact = [tensor.detach().float().requires_grad_() for tensor in tensors]
             whole = {"causal": False, "window": (None, None), "align": "top-left", **limits}
             expected = torch.autograd.grad(by_sequence(exact, **whole).square().sum(), exact)
@@ -184,7 +182,7 @@ class Gradients(unittest.TestCase):
 
     def test_pytorch_is_told_both_lengths(self):
         """The longest keys are no shorter than the longest queries: a window as wide as they are would count as no limit."""
-        q, k = (torch.zeros(rows, 2, 64, dtype=torch.float16) for rows in (16, 19))
+        q, k = (torch.zeros(rows, 2, 136, dtype=torch.float16) for rows in (16, 19))
         queries, keys = both()
         for longest, told in ((9, 9), (4, 7), (None, 7)):
             with unittest.mock.patch("torch.ops.aten._flash_attention_backward") as called:

@@ -155,16 +155,16 @@ class Gradients(unittest.TestCase):
                     lambda x: sdpa(x, mask),
                 )
 
-    def test_the_backward_is_asked_for_both_lengths(self):
+    def test_the_backward_of_wide_heads_is_asked_for_both_lengths(self):
         """On a GPU; here only what it is asked for."""
-        query, key = torch.zeros(2, 4, 7, 64, dtype=torch.float16), torch.zeros(2, 2, 12, 64, dtype=torch.float16)
+        query, key = torch.zeros(2, 4, 7, 136, dtype=torch.float16), torch.zeros(2, 2, 12, 136, dtype=torch.float16)
         gradients = [tensor.transpose(1, 2) for tensor in (query, key, key)]
         with unittest.mock.patch("torch.ops.aten._flash_attention_backward", return_value=gradients) as called:
             results = _batched._backward(
                 query, query, key, key, query, torch.zeros(2, 4, 7), None, None, True, None, None, None, "bottom-right"
             )
         self.assertEqual([result.shape for result in results], [query.shape, key.shape, key.shape])
-        self.assertEqual([tuple(tensor.shape) for tensor in called.call_args.args[1:4]], [(2, 7, 4, 64), *[(2, 12, 2, 64)] * 2])
+        self.assertEqual([tuple(tensor.shape) for tensor in called.call_args.args[1:4]], [(2, 7, 4, 136), *[(2, 12, 2, 136)] * 2])
         self.assertEqual(called.call_args.args[6:12], (None, None, 7, 12, 0.0, True))
 
 

@@ -116,14 +116,14 @@ class Operators(unittest.TestCase):
             for gradient, tensor in zip(own, tensors):
                 torch.testing.assert_close(gradient.float(), tensor.grad, atol=2e-2, rtol=2e-2)
 
-    def test_the_backward_is_that_of_pytorch_with_the_window(self):
+    def test_the_backward_of_wide_heads_is_that_of_pytorch_with_the_window(self):
         """On a GPU; here only what it is asked for."""
-        x = torch.zeros(2, 3, 10, 64, dtype=torch.float16)
+        x = torch.zeros(2, 3, 10, 136, dtype=torch.float16)
         gradients = (x.transpose(1, 2),) * 3
         with unittest.mock.patch("torch.ops.aten._flash_attention_backward", return_value=gradients) as called:
             results = _batched._backward(x, x, x, x, x, torch.zeros(2, 3, 10), None, None, True, 0.2, 4, 0)
         self.assertEqual([result.shape for result in results], [x.shape] * 3)
-        self.assertEqual([tuple(tensor.shape) for tensor in called.call_args.args[:5]], [(2, 10, 3, 64)] * 5)
+        self.assertEqual([tuple(tensor.shape) for tensor in called.call_args.args[:5]], [(2, 10, 3, 136)] * 5)
         self.assertEqual(called.call_args.args[6:12], (None, None, 10, 10, 0.0, True))
         self.assertEqual(called.call_args.kwargs, {"scale": 0.2, "window_size_left": 4, "window_size_right": 0})
         known = {argument.name for argument in torch.ops.aten._flash_attention_backward.default._schema.arguments}

@@ -110,9 +110,9 @@ class Operators(unittest.TestCase):
             for gradient, tensor in zip(own, tensors):
                 torch.testing.assert_close(gradient.float(), tensor.grad, atol=2e-2, rtol=2e-2)
 
-    def test_the_backward_is_that_of_pytorch_with_the_window(self):
+    def test_the_backward_of_wide_heads_is_that_of_pytorch_with_the_window(self):
         """On a GPU; here only what it is asked for."""
-        x, one = torch.zeros(11, 2, 64, dtype=torch.float16), lengths()
+        x, one = torch.zeros(11, 2, 136, dtype=torch.float16), lengths()
         with unittest.mock.patch("torch.ops.aten._flash_attention_backward") as called:
             _packed.gradients(x, x, x, x, x, torch.zeros(2, 11), one, None, None, 7, None, False, None, 4, None)
         self.assertEqual(called.call_args.args[8:12], (7, 7, 0.0, False))
