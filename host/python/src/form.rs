@@ -160,6 +160,20 @@ impl Form<'_, '_> {
         Ok(dimensions)
     }
 
+    /// Requires the entries of a padded batch to lie one behind the other, which `Problem::padded` requires of Q, K, V and O.
+    pub fn require_entries_together(self, array: &Array, name: &str) -> PyResult<()> {
+        let (Form::Padded(_), &[batch, rows, ..], &[stride, row, ..]) = (self, array.shape(), array.strides()) else {
+            return Ok(());
+        };
+        match batch <= 1 || stride == rows.saturating_mul(row) {
+            true => Ok(()),
+            false => Err(PyValueError::new_err(format!(
+                "{name} has a batch stride of {stride}; a padded batch needs {}, entries that lie one behind the other",
+                rows.saturating_mul(row)
+            ))),
+        }
+    }
+
     /// The view of the argument `name`, which is Q, K, V or O.
     pub fn view(self, array: &Array, name: &str) -> PyResult<View> {
         let (batch, head, row, last) = match (self, array.strides()) {

@@ -43,6 +43,7 @@ impl<'py> GradientTensors<'_, 'py> {
             require_like(&array, name, other, other_name)?;
             require_writable(&array, name, name != "grad")?;
             let view = form.view(&array, name)?;
+            form.require_entries_together(&array, name)?;
             Ok::<_, PyErr>((array, view))
         };
         let (d_o, of_d_o) = like(self.grad, "grad", o, "out")?;

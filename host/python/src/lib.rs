@@ -314,6 +314,39 @@ fn attention_backward<'py>(
     call::run(&tensors, &call).map(drop)
 }
 
+/// The same of a padded batch, of `attention_padded`. Rows of dQ from `seqused_q` on, and those of dK and dV from `seqused_k` on, are not
+/// written.
+#[pyfunction]
+#[pyo3(signature = (grad, q, k, v, out, lse, dq, dk, dv, *, seqused_q=None, seqused_k=None, causal=false, window=None, align="top-left", scale=None, softcap=None, alibi_slopes=None))]
+#[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
+fn attention_padded_backward<'py>(
+    grad: &Bound<'py, PyAny>,
+    q: &Bound<'py, PyAny>,
+    k: &Bound<'py, PyAny>,
+    v: &Bound<'py, PyAny>,
+    out: &Bound<'py, PyAny>,
+    lse: &Bound<'py, PyAny>,
+    dq: &Bound<'py, PyAny>,
+    dk: &Bound<'py, PyAny>,
+    dv: &Bound<'py, PyAny>,
+    seqused_q: Option<&Bound<'py, PyAny>>,
+    seqused_k: Option<&Bound<'py, PyAny>>,
+    #[pyo3(from_py_with = causal_of)] causal: bool,
+    window: Option<&Bound<'py, PyAny>>,
+    align: &str,
+    #[pyo3(from_py_with = scale_of)] scale: Option<f64>,
+    #[pyo3(from_py_with = softcap_of)] softcap: Option<f64>,
+    alibi_slopes: Option<&Bound<'py, PyAny>>,
+) -> PyResult<()> {
+    let (form, window) = (Form::Padded(Used { q: seqused_q, k: seqused_k }), window::of(causal, window)?);
+    let alignment = window::alignment_of(align)?;
+    let changes = Changes { softcap, alibi_slopes, bias: None };
+    let gradients = Some(GradientTensors { grad, dq, dk, dv });
+    let tensors = Tensors { q, k, v, out: Some(out), lse: Some(lse), gradients };
+    let call = Call { window, alignment, scale, changes, form, return_lse: true, stream: None };
+    call::run(&tensors, &call).map(drop)
+}
+
 /// The same of packed sequences, of `attention_varlen`.
 #[pyfunction]
 #[pyo3(signature = (grad, q, k, v, out, lse, dq, dk, dv, cu_seqlens, *, cu_seqlens_k=None, max_seqlen=None, causal=false, window=None, align="top-left", scale=None, softcap=None, alibi_slopes=None))]
@@ -535,7 +568,8 @@ mod _native {
     use super::aten::implement_aten;
     #[pymodule_export]
     use super::{
-        attention, attention_backward, attention_padded, attention_varlen, attention_varlen_backward, info, warm_up,
+        attention, attention_backward, attention_padded, attention_padded_backward, attention_varlen,
+        attention_varlen_backward, info, warm_up,
     };
 
     use pyo3::prelude::*;

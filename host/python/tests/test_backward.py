@@ -1,4 +1,4 @@
-"""The native half of gradients through the simulated driver; `fa512.torch` calls it where PyTorch's backward does not serve."""
+"""The native half of gradients through the simulated driver."""
 
 import unittest
 
@@ -85,6 +85,33 @@ class Backward(unittest.TestCase):
             for whole, part in zip(expected, gradients(*own, causal=True)):
                 whole[begin:end] = part[0].swapaxes(0, 1)
         self.compare(found, expected)
+
+    def test_padded_batches(self):
+        """What an entry does not use is NaN, and no gradient is written there."""
+        used_q, used_k = numpy.array([20, 7, 0, 12], numpy.int32), numpy.array([9, 20, 11, 0], numpy.int32)
+        for given_q, given_k in ((used_q, used_k), (None, used_k), (used_q, None)):
+            lengths = [numpy.full(4, 20, numpy.int32) if given is None else given for given in (given_q, given_k)]
+            hosts = self.hosts(4, 20, 2, 64)
+            for host, used in zip(hosts, (lengths[0], lengths[1], lengths[1], lengths[0])):
+                host[numpy.arange(20) >= used[:, None]] = numpy.nan
+            q, k, v, d_o = (MACHINE.array(host) for host in hosts)
+            out, lse = self.new(hosts[0].shape), self.new((2, 4, 20), numpy.float32)
+            names = {"seqused_q": given_q, "seqused_k": given_k}
+            seqused = {name: MACHINE.array(given) for name, given in names.items() if given is not None}
+            _native.attention_padded(q, k, v, out=out, lse=lse, **seqused)
+            found = [self.new(hosts[0].shape) for _ in range(3)]
+            _native.attention_padded_backward(d_o, q, k, v, out, lse, *found, **seqused)
+            expected = [numpy.full(hosts[0].shape, numpy.nan) for _ in range(3)]
+            for entry, (queries, keys) in enumerate(zip(*lengths)):
+                rows = (queries, keys, keys)
+                parts = [host[entry, :n].swapaxes(0, 1)[None] for host, n in zip(hosts, (*rows, queries))]
+                both = gradients(*parts) if queries and keys else [numpy.zeros((1, 2, n, 64)) for n in rows]
+                for whole, part, n in zip(expected, both, rows):
+                    whole[entry, :n] = part[0].swapaxes(0, 1)
+            self.compare(found, expected)
+        apart = MACHINE.array(numpy.zeros((4, 24, 2, 64), numpy.float16)[:, :20])
+        with self.assertRaisesRegex(ValueError, "grad has a batch stride of 3072"):
+            _native.attention_padded_backward(apart, q, k, v, out, lse, *found)
 
     def test_gradients_that_no_kernel_would_write_are_refused(self):
         for rows, keys in [(0, 0), (0, 20), (20, 0)]:

@@ -37,18 +37,41 @@ def of_batch(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     """dQ, dK and dV of a batch; `options` are those of the forward pass."""
-    return _by(_native.attention_backward, grad, query, key, value, out, lse, **options)
+    return _by(_native.attention_backward, _like(query, key, value), grad, query, key, value, out, lse, **options)
 
 
 def of_packed(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, cu_seqlens: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same of [rows, heads, head size]. Rows that belong to no sequence get zeros."""
-    return _by(_native.attention_varlen_backward, grad, query, key, value, out, lse, cu_seqlens, **options)
+    return _by(_native.attention_varlen_backward, _like(query, key, value), grad, query, key, value, out, lse, cu_seqlens, **options)
+
+
+def of_padded(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    seqused_q: Optional[Tensor],
+    seqused_k: Optional[Tensor],
+    **options: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same of a padded batch. Unused rows get zeros, which no kernel writes."""
+    pairs = ((query, seqused_q), (key, seqused_k), (value, seqused_k))
+    made = [tensor.new_empty(tensor.shape) if used is None else tensor.new_zeros(tensor.shape) for tensor, used in pairs]
+    options = {"seqused_q": seqused_q, "seqused_k": seqused_k, **options}
+    return _by(_native.attention_padded_backward, tuple(made), grad, query, key, value, out, lse, **options)  # type: ignore[arg-type]
+
+
+def _like(*tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return tuple(map(torch.empty_like, tensors))  # type: ignore[return-value]
 
 
 def _by(
     native: Callable[..., None],
+    gradients: tuple[Tensor, Tensor, Tensor],
     grad: Tensor,
     query: Tensor,
     key: Tensor,
@@ -58,7 +81,6 @@ def _by(
     *lengths: Tensor,
     **options: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    gradients = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
     try:
         native(grad, query, key, value, out, lse, *gradients, *lengths, **options)
     except (ValueError, BufferError):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import _native
 from .._arguments import align_of, flag, scale_of, softcap_of, window_of
-from . import _recorded
+from . import _own_backward
 from ._batched import Options
 from ._library import (
     ALIGN,
@@ -26,7 +26,7 @@ from ._library import (
     why_not_window,
     without_keys,
 )
-from ._own_backward import both_refuse
+from ._own_backward import both_refuse, computes
 from ._packed import gradients as packed_gradients
 from ._packed import why_no_gradient_of_limits
 from ._register import (
@@ -194,7 +194,11 @@ def backward(
     align: str = TOP_LEFT,
     softcap: Optional[float] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of packed sequences. Unused rows get the gradient 0, whatever they hold."""
+    """fa512's own backward, or of wider heads PyTorch's, of packed sequences. Unused rows get the gradient 0, whatever they hold."""
+    if computes(query):
+        limits = {"causal": is_causal, "scale": scale, "window": (window_left, window_right), "align": align}
+        tensors = (grad, query, key, value, out, lse, seqused_q, seqused_k)
+        return _own_backward.of_padded(*tensors, softcap=softcap, alibi_slopes=alibi_slopes, **limits)
     rows = [tensor.flatten(0, 1) for tensor in (grad, query, key, value, out)]
     cu_seqlens, cu_seqlens_k = _thirds(seqused_q, query, True), _thirds(seqused_k, key, False)
     if _is_one_corner(query, key, seqused_q, seqused_k):
@@ -263,26 +267,7 @@ def _keep(
 _record = register_autograd("attention_padded", _why_no_gradient, _keep, _forward_with_lse_cuda, backward)
 
 
-def _recorded_with_lse(
-    query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
-) -> tuple[Tensor, Tensor]:
-    """`_forward_with_lse_cuda` with a gradient, recorded in C++ without a change of scores: as packed sequences."""
-    asked = Options(*options)
-    reason = why_not_padded(query, key, value, seqused_q, seqused_k)
-    is_by_pytorch = reason is None and _why_not_pytorch(query, key, seqused_q, seqused_k, asked) is None
-    if (reason is None and not is_by_pytorch) or not _recorded.can_record(query, needs_own=True):
-        return _record(query, key, value, seqused_q, seqused_k, *options)
-    if reason is not None:
-        raise ValueError(reason)
-    rows = (tensor.flatten(0, 1) for tensor in (query, key, value))
-    lengths = (_thirds(seqused_q, query, True), _thirds(seqused_k, key, False))
-    batch, queries = query.shape[:2]
-    packed: tuple[Any, ...] = (*rows, *lengths, queries, *asked[:4])
-    out, lse = _recorded.attention_varlen(*packed)
-    return out.unflatten(0, (batch, queries)), lse.unflatten(1, (batch, queries))
-
-
-_forward, _forward_with_lse = calls(forward_cuda, _forward_with_lse_cuda, _recorded_with_lse, *operators("attention_padded"))
+_forward, _forward_with_lse = calls(forward_cuda, _forward_with_lse_cuda, _record, *operators("attention_padded"))
 register_autocast("attention_padded")
 register_vmap("attention_padded")
 register_sharding("attention_padded", Sharding(rows=_HEADS, lse=0, scores=1), Sharding(rows=0, lse=1, lengths=0))

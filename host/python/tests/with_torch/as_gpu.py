@@ -96,12 +96,18 @@ def _attention_varlen_backward(*tensors, **options):
     cpu.native_varlen_backward(*tensors, **options)
 
 
+def _attention_padded_backward(*tensors, **options):
+    _called.append("attention_padded_backward")
+    cpu.native_padded_backward(*tensors, **options)
+
+
 _NATIVE = {
     "attention": _attention,
     "attention_backward": _attention_backward,
     "attention_varlen": _attention_varlen,
     "attention_varlen_backward": _attention_varlen_backward,
     "attention_padded": _attention_padded,
+    "attention_padded_backward": _attention_padded_backward,
 }
 _library = torch.library.Library("aten", "IMPL")
 # Kernels in C take tensors of GPUs alone. PyTorch warns that these are there before.

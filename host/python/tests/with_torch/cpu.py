@@ -161,6 +161,22 @@ def native_varlen_backward(
             place.copy_(gradient)
 
 
+def native_padded_backward(
+    grad, q, k, v, out, lse, dq, dk, dv, *, seqused_q=None, seqused_k=None, causal=False, window=None, align="top-left",
+    scale=None, softcap=None, alibi_slopes=None,
+):  # fmt: skip
+    """`fa512._native.attention_padded_backward`."""
+    _require_work(grad, q, k)
+    assert lse.shape == (q.shape[2], *q.shape[:2]) and lse.is_contiguous() and dq.is_contiguous() and dk.is_contiguous()
+    options = (causal, scale, *(window or (None, None)), align, softcap, alibi_slopes)
+    for entry in range(len(q)):
+        rows, keys = (slice(0, None if used is None else max(0, used[entry])) for used in (seqused_q, seqused_k))
+        parts = (grad[entry, rows], q[entry, rows], k[entry, keys], v[entry, keys])
+        found = own_gradients(*(part.transpose(0, 1)[None] for part in parts), *options)
+        for place, gradient in zip((dq[entry, rows], dk[entry, keys], dv[entry, keys]), found):
+            place.copy_(gradient[0].transpose(0, 1))
+
+
 def _gradients(grad, query, key, value, out, lse, is_causal=False, scale=None, *window):
     keys, values = _for_each_head(query, key, value)
     scores = _scores(query, keys, is_causal, scale, *window)
@@ -281,6 +297,7 @@ def ask_no_gpu(add_cleanup):
 
 def install():
     fa512._native.attention_backward, fa512._native.attention_varlen_backward = native_backward, native_varlen_backward
+    fa512._native.attention_padded_backward = native_padded_backward
     _library.impl("attention_varlen", _varlen, "CPU", allow_override=True)
     _library.impl("attention_varlen_with_lse", _varlen_with_lse, "CPU", allow_override=True)
     varlen_backward = _noted("attention_varlen_backward", _packed.backward_cuda)
