@@ -12,6 +12,7 @@ use crate::gpu::{self, Gpu};
 use crate::kernels::Kernel;
 use crate::memory::{self, Place};
 use crate::plan::check_forward_memory;
+use crate::recent;
 use crate::stream::Stream;
 use crate::submit::submit_backward;
 
@@ -71,7 +72,7 @@ pub unsafe fn backward_with(
     let context = gpu::current_context(driver)?;
     let gpu = Gpu::of_current_context(driver)?;
     stream.check_context(driver, context)?;
-    let plan = plan(gradient, &gpu)?;
+    let plan = recent::backward_plan(gradient, &gpu, || plan(gradient, &gpu))?;
     let mut launch = plan.bind(addresses)?;
     let ordinal = gpu.ordinal().ok_or(Error::OtherGpu { planned: None })?;
     if options.checks_pointers() {

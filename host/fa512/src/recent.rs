@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use contract::backward::plan::BackwardPlan;
+use contract::gradient::Gradient;
 use contract::parts::Workspace;
 use contract::problem::Problem;
 
@@ -12,31 +14,44 @@ use crate::plan::Plan;
 /// Number of plans that a thread keeps: models alternate between few problems, such as layers with a window and without.
 const KEPT: usize = 4;
 
-/// A plan, and what it was made for.
-#[derive(Clone, Copy)]
-struct Made {
-    problem: Problem,
-    gpu: usize,
-    workspace: Workspace,
-    plan: Plan,
-}
+/// Plans `P`, and what each was made for, the newest first.
+type Recent<For, P> = RefCell<[Option<(For, P)>; KEPT]>;
 
 thread_local! {
-    /// The newest first.
-    static RECENT: RefCell<[Option<Made>; KEPT]> = const { RefCell::new([None; KEPT]) };
+    static FORWARD: Recent<(Problem, usize, Workspace), Plan> = const { RefCell::new([None; KEPT]) };
+    static BACKWARD: Recent<(Gradient, usize), BackwardPlan> = const { RefCell::new([None; KEPT]) };
 }
 
 /// [`Plan::of`] for a GPU of this machine, computed once for a problem that comes again soon.
 pub fn plan(problem: &Problem, gpu: &Gpu, workspace: Workspace) -> Result<Plan, Error> {
-    let ordinal = gpu.ordinal().ok_or(Error::OtherGpu { planned: None })?;
-    let is_wanted = |made: &Made| made.gpu == ordinal && made.workspace == workspace && made.problem == *problem;
-    RECENT.with_borrow_mut(|recent| {
-        if let Some(made) = recent.iter().flatten().find(|made| is_wanted(made)) {
-            return Ok(made.plan);
-        }
-        let plan = Plan::of(problem, gpu, workspace)?;
-        recent.rotate_right(1);
-        recent[0] = Some(Made { problem: *problem, gpu: ordinal, workspace, plan });
-        Ok(plan)
-    })
+    let wanted = (*problem, ordinal(gpu)?, workspace);
+    FORWARD.with(|recent| find(recent, wanted, || Plan::of(problem, gpu, workspace)))
+}
+
+/// The plan that `make` makes of a gradient, likewise.
+pub fn backward_plan(
+    gradient: &Gradient,
+    gpu: &Gpu,
+    make: impl FnOnce() -> Result<BackwardPlan, Error>,
+) -> Result<BackwardPlan, Error> {
+    BACKWARD.with(|recent| find(recent, (*gradient, ordinal(gpu)?), make))
+}
+
+fn ordinal(gpu: &Gpu) -> Result<usize, Error> {
+    gpu.ordinal().ok_or(Error::OtherGpu { planned: None })
+}
+
+fn find<For: PartialEq, P: Copy>(
+    recent: &Recent<For, P>,
+    wanted: For,
+    make: impl FnOnce() -> Result<P, Error>,
+) -> Result<P, Error> {
+    let mut recent = recent.borrow_mut();
+    if let Some((_, plan)) = recent.iter().flatten().find(|(made_for, _)| *made_for == wanted) {
+        return Ok(*plan);
+    }
+    let plan = make()?;
+    recent.rotate_right(1);
+    recent[0] = Some((wanted, plan));
+    Ok(plan)
 }
