@@ -166,7 +166,6 @@ def main():
     run = run_of(__doc__, 280)
     if run.dry:
         cpu.install()
-        _own_backward._native.attention_backward = cpu.native_backward
     run.section(gradients)
     run.section(same_bits, needs_gpu=True)
     run.section(times, needs_gpu=True)

@@ -8,9 +8,12 @@ import statistics
 import sys
 import time
 import traceback
+import unittest.mock
 import warnings
 
 import torch
+
+import fa512._native
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "with_torch"))
 
@@ -123,6 +126,20 @@ def require_close(found, expected, what, absolute=2e-3, relative=1e-3):
 def require_close_lse(found, expected, what, dtype):
     """Requires LSE to be as close as all checks of the kernels require: most of them sum weights that are rounded to the type of Q."""
     return require_close(found, expected, f"LSE of {what}", 1e-3 * TYPES[dtype], 0)
+
+
+@contextlib.contextmanager
+def own_backwards():
+    """A list that gets the name of each of fa512's own backwards that is called meanwhile."""
+    called = []
+
+    def noted(name, native):
+        return unittest.mock.patch.object(fa512._native, name, lambda *tensors, **options: called.append(name) or native(*tensors, **options))
+
+    with contextlib.ExitStack() as patches:
+        for name in ("attention_backward", "attention_varlen_backward", "attention_padded_backward"):
+            patches.enter_context(noted(name, getattr(fa512._native, name)))
+        yield called
 
 
 def require(condition, what):

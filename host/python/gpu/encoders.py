@@ -169,7 +169,7 @@ def minilm_stand_in(run):
 
 
 def large_heads_fall_back(run):
-    """Heads of 136 fall back to SDPA, with a warning."""
+    """Heads of 264 fall back to SDPA, with a warning."""
     import logging
 
     import fa512.transformers
@@ -180,10 +180,10 @@ def large_heads_fall_back(run):
     logging.getLogger("fa512.transformers").addHandler(handler)
     ids = torch.randint(0, 1000, (2, 64), device=place)
     with torch.inference_mode():
-        models = [encoder(name, 1088, 8, 2, place) for name in ("fa512_flash", "sdpa")]
+        models = [encoder(name, 2112, 8, 2, place) for name in ("fa512_flash", "sdpa")]
         own, theirs = (model(ids).last_hidden_state for model in models)
     require(torch.equal(own, theirs), "the outputs differ")
-    require(any("head size of 136" in line for line in said), said)
+    require(any("head size of 264" in line for line in said), said)
     return {"said": said}
 
 

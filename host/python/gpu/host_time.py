@@ -13,11 +13,12 @@ import unittest.mock
 import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
 
 import fa512
 import fa512.torch
-from common import device, host_microseconds, inputs, reference, require, require_close, run_of, synchronize
-from fa512.torch import _batched, _direct, _recorded
+from common import device, host_microseconds, inputs, own_backwards, reference, require, require_close, run_of, synchronize
+from fa512.torch import _batched, _direct, _own_backward, _recorded
 
 BACKENDS = {"SDPA": None, "SDPA, flash": SDPBackend.FLASH_ATTENTION, "SDPA, cuDNN": SDPBackend.CUDNN_ATTENTION}
 SHAPES = {"1,1,64": (1, 1, 64, 64), "4,8,128": (4, 8, 128, 64)}
@@ -106,9 +107,13 @@ def calls(run):
             {key: call for key, (call, _) in trained.items()}, rounds, per_round, run.dry
         )
         both = {key: with_backward(*each) for key, each in trained.items()}
+        for key, call in both.items():
+            with own_backwards() as called:
+                call()
+            run.found.setdefault("own", {})[key] = called
         found[f"{name}, forward and backward"] = in_turns(both, rounds, per_round, run.dry)
         run.found["microseconds"] = found
-    return {"microseconds": found}
+    return run.found
 
 
 def parts(run):
@@ -135,11 +140,34 @@ def parts(run):
     return {"microseconds": found}
 
 
+def saved_on_the_cpu(call, pin_memory=False):
+    with torch.autograd.graph.save_on_cpu(pin_memory):
+        return call()
+
+
+WAYS = {
+    "nodes": lambda call: call(),
+    "saved on the CPU": saved_on_the_cpu,
+    "saved in pinned memory": functools.partial(saved_on_the_cpu, pin_memory=torch.cuda.is_available()),
+    "checkpoint": functools.partial(checkpoint, use_reentrant=False),
+}
+
+
+def of_backward(call, leaves, grad, own, way="nodes"):
+    """O, gradients and the node's name. It requires the backwards `own` of fa512's."""
+    with own_backwards() as called:
+        out = WAYS[way](call)
+        found = torch.autograd.grad(out, leaves, grad)
+    require(called == own, f"{called} of fa512's backwards were called, not {own}, {way}")
+    return out, found, type(out.grad_fn).__name__
+
+
 def gradients(run):
-    """Gradients by PyTorch's nodes in C++ and by our function, against f64."""
+    """Gradients against f64, and what computes them: fa512's own backward, or PyTorch's of wider heads."""
     found = {}
     for dtype, factor in ((torch.float16, 1), (torch.bfloat16, 8)):
-        for head_dim in (32, 64, 72, 128):
+        for head_dim, way in [(32, "nodes"), *((64, way) for way in WAYS), (72, "nodes"), (128, "nodes"), (136, "nodes")]:
+            own = ["attention_backward"] if head_dim <= 128 else []
             for causal, window, layout in [
                 (False, None, "bhsd"),
                 (True, None, "bshd"),
@@ -151,11 +179,9 @@ def gradients(run):
                 leaves = inputs(shape, device(run.dry), dtype=dtype, requires_grad=True)
                 q, k, v = leaves if layout == "bhsd" else [tensor.transpose(1, 2) for tensor in leaves]
                 k, v = k[:, :2], v[:, :2]
-                out = fa512.torch.attention(q, k, v, causal=causal, window=window)
-                name = f"{dtype} {head_dim} {causal} {window} {layout}"
-                node = type(out.grad_fn).__name__
-                grad = torch.randn_like(out)
-                own = torch.autograd.grad(out, leaves, grad)
+                name = f"{dtype} {head_dim} {causal} {window} {layout} {way}"
+                grad = torch.randn_like(q)
+                out, by_us, node = of_backward(lambda: fa512.torch.attention(q, k, v, causal=causal, window=window), leaves, grad, own, way)
                 scale = head_dim**-0.5
                 repeated = (tensor.repeat_interleave(2, 1) for tensor in (k, v))
                 expected, _ = reference(q, *repeated, causal, scale, window or (None, None))
@@ -163,34 +189,48 @@ def gradients(run):
                 require_close(out, expected, f"O of {name}", 2e-3 * factor, 2e-3 * factor)
                 worst = [
                     require_close(a, b, f"gradient {index} of {name}", 6e-3 * factor, 6e-3 * factor)
-                    for index, (a, b) in enumerate(zip(own, exact))
+                    for index, (a, b) in enumerate(zip(by_us, exact))
                 ]
                 found[name] = {"node": node, "worst": worst}
                 run.found = {"cases": found}
     for causal, window in [(False, None), (True, None), (True, (20, None)), (False, (20, 5))]:
-        found[f"packed {causal} {window}"] = packed_gradients(run, causal, window)
-    return {"is_possible": _recorded.IS_POSSIBLE, "cases": found}
+        for way in WAYS:
+            found[f"packed {causal} {window} {way}"] = packed_gradients(run, causal, window, way=way)
+        found[f"packed {causal} {window} 136"] = packed_gradients(run, causal, window, 136)
+        found[f"padded {causal} {window}"] = padded_gradients(run, causal, window)
+    deterministic_gradients(run)
+    for rows in (1024, 1536):
+        found[f"{rows} rows"] = gradients_of_long_rows(run, rows)
+    return {"is_possible": _recorded.IS_POSSIBLE, "is_own": _recorded.IS_OWN, "cases": found}
 
 
 def backwards(run):
     """Which backward is the better one of so many scores: time on the GPU of its kernels and host time of forward and backward, µs."""
     found = {}
-    shapes = [(64, 12, 64), (16, 12, 128), (64, 12, 128), (32, 12, 256), (8, 12, 512), (32, 12, 512), (2, 12, 2048)]
+    shapes = [(64, 12, 64), (16, 12, 128), (64, 12, 128), (32, 12, 256), (8, 12, 512), (32, 12, 512), (8, 12, 1024), (2, 12, 2048)]
     for batch, heads, sequence in [(1, 2, 16)] if run.dry else shapes:
         leaves = inputs((batch, sequence, heads, 64), device(run.dry), dtype=torch.bfloat16, requires_grad=True)
         call = with_backward(lambda: fa512.torch.attention(*(tensor.transpose(1, 2) for tensor in leaves)), leaves)
         found[f"{batch},{heads},{sequence}"] = row = {"scores": batch * heads * sequence**2}
-        smallest = {"cuDNN": 0, "FlashAttention-2": 1 << 62}
+        # Rows and head size up to which it is fa512's own, and scores from which on it is cuDNN's.
+        choices = {"fa512": (1 << 62, 128, 0), "cuDNN": (0, 128, 0), "FlashAttention-2": (0, 0, 1 << 62)}
 
+        @contextlib.contextmanager
         def by(name):
-            return unittest.mock.patch.object(_recorded, "_SCORES_FOR_CUDNN", smallest[name])
+            rows, width, scores = choices[name]
+            with unittest.mock.patch.multiple(_recorded, _ROWS_FOR_OWN=rows, _SCORES_FOR_CUDNN=scores):
+                with unittest.mock.patch.object(_own_backward, "MAXIMUM_HEAD_DIM", width), own_backwards() as called:
+                    call()
+                require(run.dry or len(called) == (name == "fa512"), f"{called}: the backward is not {name}'s")
+                with unittest.mock.patch.object(_own_backward, "MAXIMUM_HEAD_DIM", width):
+                    yield
 
-        host = {name: [] for name in smallest}
+        host = {name: [] for name in choices}
         for _ in range(1 if run.dry else 15):
-            for name in smallest:
+            for name in choices:
                 with by(name):
                     host[name].append(in_turns({name: call}, 1, 1 if run.dry else 5, run.dry)[name])
-        for name in smallest:
+        for name in choices:
             with by(name):
                 row[name] = {"gpu": None if run.dry else graph_time(call), "host": statistics.median(host[name])}
         run.found = {"microseconds": found}
@@ -218,29 +258,71 @@ def graph_time(call, replays=20):
     return statistics.median(times)
 
 
-def packed_gradients(run, causal, window):
+def packed_gradients(run, causal, window, head_dim=64, way="nodes"):
     """Of sequences of different lengths, with rows of NaN that belong to none."""
     bounds = [5, 40, 41, 141, 205]
     cu = torch.tensor(bounds, dtype=torch.int32, device=device(run.dry))
     with torch.no_grad():
-        leaves = inputs((220, 4, 64), device(run.dry))
+        leaves = inputs((220, 4, head_dim), device(run.dry))
         for tensor in leaves:
             tensor[:5], tensor[205:] = float("nan"), float("nan")
     leaves = [tensor.requires_grad_() for tensor in leaves]
-    out = fa512.torch.attention_varlen(*leaves, cu, 100, causal=causal, window=window)
-    node, grad = type(out.grad_fn).__name__, torch.randn_like(out)
-    own = torch.autograd.grad(out, leaves, grad)
-    worst = 0.0
+    grad, worst = torch.randn_like(leaves[0]).nan_to_num(), 0.0
+    own = ["attention_varlen_backward"] if head_dim <= 128 else []
+    call = functools.partial(fa512.torch.attention_varlen, *leaves, cu, 100, causal=causal, window=window)
+    out, by_us, node = of_backward(call, leaves, grad, own, way)
     for begin, end in zip(bounds, bounds[1:]):
         parts = [tensor.detach()[begin:end].transpose(0, 1)[None].double().requires_grad_() for tensor in leaves]
-        expected, _ = reference(*parts, causal, 0.125, window or (None, None))
+        expected, _ = reference(*parts, causal, head_dim**-0.5, window or (None, None))
         exact = torch.autograd.grad(expected, parts, grad[begin:end].transpose(0, 1)[None].double())
-        for index, (a, b) in enumerate(zip((out, *own), (expected, *exact))):
+        for index, (a, b) in enumerate(zip((out, *by_us), (expected, *exact))):
             what = f"packed rows {begin} to {end}, {index}, {causal} {window}"
             worst = max(worst, require_close(a[begin:end].transpose(0, 1)[None], b, what, 6e-3, 6e-3))
-    for tensor in own:
+    for tensor in by_us:
         require(not tensor[:5].any() and not tensor[205:].any(), f"rows of no sequence have a gradient, {causal} {window}")
     return {"node": node, "worst": [worst]}
+
+
+def padded_gradients(run, causal, window):
+    """Of entries that use some of their rows, and hold NaN in the others."""
+    used = torch.tensor([100, 1, 0, 64], dtype=torch.int32, device=device(run.dry))
+    leaves = inputs((4, 100, 4, 64), device(run.dry))
+    unused = torch.arange(100, device=used.device) >= used[:, None]
+    for tensor in leaves:
+        tensor[unused] = float("nan")
+        tensor.requires_grad_()
+    limits = {"causal": causal, "window": window, "align": "bottom-right"}
+    call = functools.partial(fa512.torch.attention_padded, *leaves, seqused_q=used, seqused_k=used, **limits)
+    grad, worst = torch.randn_like(leaves[0]).nan_to_num(), 0.0
+    out, by_us, node = of_backward(call, leaves, grad, ["attention_padded_backward"])
+    for entry, rows in enumerate(used.tolist()):
+        for tensor in (out, *by_us):
+            require(not tensor[entry, rows:].any(), f"padding has a gradient, {causal} {window}")
+        parts = [tensor.detach()[entry, :rows].transpose(0, 1)[None].double().requires_grad_() for tensor in leaves]
+        expected, _ = reference(*parts, causal, 0.125, window or (None, None))
+        exact = torch.autograd.grad(expected, parts, grad[entry, :rows].transpose(0, 1)[None].double())
+        for a, b in zip((out, *by_us), (expected, *exact)):
+            if rows:
+                worst = max(worst, require_close(a[entry, :rows].transpose(0, 1)[None], b, f"padded {entry} {causal} {window}", 6e-3, 6e-3))
+    return {"node": node, "worst": [worst]}
+
+
+def gradients_of_long_rows(run, rows):
+    """fa512's own backward up to 1024 rows, and beyond cuDNN's where PyTorch would choose it."""
+    leaves = inputs((2, 8, 32 if run.dry else rows, 64), device(run.dry), dtype=torch.bfloat16, requires_grad=True)
+    is_own = rows <= 1024 or torch._fused_sdp_choice(*leaves, None, 0.0, False) != _recorded._CUDNN_IS_CHOSEN
+    out, by_us, node = of_backward(lambda: fa512.torch.attention(*leaves), leaves, leaves[0], ["attention_backward"] * is_own)
+    exact = torch.autograd.grad(reference(*leaves)[0], leaves, leaves[0].detach().double())
+    return {"node": node, "worst": [require_close(a, b, f"gradient of {rows} rows", 5e-2, 5e-2) for a, b in zip(by_us, exact)]}
+
+
+def deterministic_gradients(run):
+    """Equal inputs give equal bits, if asked for of wide heads, too."""
+    for head_dim in (64, 136):
+        q, k, v = leaves = inputs((2, 77 if run.dry else 700, 4, head_dim), device(run.dry), requires_grad=True)
+        call = functools.partial(fa512.flash_attn_func, q, k, v, causal=True, deterministic=True)
+        first, *others = (of_backward(call, leaves, q, ["attention_backward"] * (head_dim <= 128))[1] for _ in range(2 if run.dry else 20))
+        require(all(torch.equal(a, b) for other in others for a, b in zip(first, other)), f"other bits, {head_dim}")
 
 
 def transformers(run):
@@ -335,9 +417,13 @@ def training(run):
             model.zero_grad(set_to_none=True)
             model(input_ids=ids, labels=labels).loss.backward()
 
+        model.set_attn_implementation("fa512_flash")
+        with own_backwards() as called:
+            step()
+        run.found.setdefault("own", {})[f"{size} {batch} × {length}"] = len(called)
         found[f"{size} {batch} × {length}"] = in_model_turns(model, step, 8, run.dry)
         run.found["milliseconds"] = found
-    return {"milliseconds": found}
+    return run.found
 
 
 def inference(run):
@@ -367,6 +453,8 @@ def table(run):
             sdpa = times["SDPA"]
             print(f"\n{section}, {row}: µs of host (of SDPA's)")
             print("  " + "\n  ".join(f"{name:42} {value:8.2f} ({value / sdpa:.2f})" for name, value in times.items()))
+    for section in ("calls", "training"):
+        print(f"{section}: fa512's own backwards that were called: {run.records.get(section, {}).get('own')}")
     for row, times in run.records.get("backwards", {}).get("microseconds", {}).items():
         print(f"backward {row}: {times}")
     for section in ("training", "inference"):
