@@ -60,11 +60,11 @@ def gradients(run):
             k, v, _ = inputs((batch, heads_k, keys, columns), place, number + 1, dtype)
             out, lse = fa512.torch.attention(q, k, v, return_lse=True, **options)
             found, right = own((q, k, v), grad, out, lse, options), exact((q, k, v), grad, options)
-            arguments = (options["causal"], None, *(options.get("window") or (None, None)), options["align"])
+            arguments = (options["causal"], None, *(options.get("window") or (None, None)))
             scores = (options.get("softcap"), None, None)
             peer = None
-            if not run.dry and _batched._why_not_pytorch(q, k, arguments, scores) is None:
-                peer = _batched._backward(grad, q, k, v, out, lse, None, None, *arguments)
+            if not run.dry and _batched._why_not_pytorch(q, k, (*arguments, options["align"]), scores) is None:
+                peer = _batched.flash_backward(grad, q, k, v, out, lse, *arguments)
             for index, name in enumerate(("dq", "dk", "dv")):
                 error = (found[index].double().cpu() - right[index]).norm().item()
                 limit = 2e-3 * TYPES[dtype] * (1 + right[index].norm().item())
@@ -119,7 +119,7 @@ def microseconds(shape, causal, dtype, rounds=20):
     prepared = [of_cudnn(*tensors) for tensors in sets]
     graphs = {
         "fa512": captured(lambda grad, q, k, v, out, lse: own((q, k, v), grad, out, lse, {"causal": causal}), sets),
-        "flash": captured(lambda grad, q, k, v, out, lse: _batched._backward(grad, q, k, v, out, lse, None, None, causal), sets),
+        "flash": captured(lambda grad, q, k, v, out, lse: _batched.flash_backward(grad, q, k, v, out, lse, causal), sets),
         "cudnn": captured(lambda call: call(), [(call,) for call in prepared]),
     }
     samples = {name: [] for name in graphs}

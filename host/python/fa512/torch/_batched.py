@@ -155,6 +155,23 @@ def _backward(
         tensors = {"alibi_slopes": alibi_slopes, "bias": bias}
         options = {"causal": is_causal, "scale": scale, "window": (window_left, window_right), "align": align, "softcap": softcap}
         return _own_backward.of_batch(grad, query, key, value, out, lse, **options, **tensors)
+    return flash_backward(grad, query, key, value, out, lse, is_causal, scale, window_left, window_right, deterministic)
+
+
+def flash_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+    deterministic: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """PyTorch's own flash backward, aligned bottom-right."""
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
     rows = [tensor.transpose(1, 2) for tensor in (grad, query, key, value, out)]
     lengths = (None, None, query.shape[2], key.shape[2])

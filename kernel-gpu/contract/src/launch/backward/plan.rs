@@ -412,13 +412,14 @@ mod tests {
             BackwardPlan::new(&Gradient::new(problem).unwrap(), &H200).unwrap()
         };
         let takes = |shape| planned(shape).variant().entry == "fa512_sm90_backward_heads_full";
-        assert!(takes(Shape::new(32, 8, 512)) && takes(Shape::new(110, 1, 129)) && takes(Shape::new(1000, 1, 300)));
+        assert!(takes(Shape::new(32, 8, 512)) && takes(Shape::new(110, 1, 65)) && takes(Shape::new(1000, 1, 300)));
         assert!(takes(Shape::new(120, 1, 256).with_kv_sequence(5000)), "any number of keys");
         assert!(takes(Shape::new(120, 4, 128).with_kv_heads(2).with_kv_sequence(300)));
         assert!(
             !takes(Shape::new(120, 1, 513)) && !takes(Shape::new(120, 10, 129).with_kv_heads(2)),
             "too many queries"
         );
+        assert!(!takes(Shape::new(110, 1, 64)), "a warpgroup would idle");
         assert!(!takes(Shape::new(100, 1, 512)) && !takes(Shape::new(140, 1, 512)), "too many would idle");
         let planned = planned(Shape::new(33, 8, 300));
         let args = &planned.args;

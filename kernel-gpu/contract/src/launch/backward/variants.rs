@@ -300,7 +300,10 @@ impl BackwardVariant {
                 let heads = u64::from(shape.batch) * u64::from(shape.kv_heads);
                 // A block takes whole heads: its multiprocessor must not idle while others take one more.
                 let rounds = heads.div_ceil(u64::from(multiprocessors.max(1)));
-                queries <= u64::from(tile.dq_rows()) && BUSY.0 * heads >= BUSY.1 * rounds * u64::from(multiprocessors)
+                let fits = queries <= u64::from(tile.dq_rows());
+                // Of fewer rows, one warpgroup would idle.
+                let is_long = shape.sequence.max(shape.kv_sequence) > TmaTile::STEP;
+                fits && is_long && BUSY.0 * heads >= BUSY.1 * rounds * u64::from(multiprocessors)
             }
             BackwardTile::Sm90(tile) if self.is_short() => shape.sequence.max(shape.kv_sequence) <= 2 * tile.rows(),
             _ => true,
@@ -324,10 +327,10 @@ impl BackwardVariant {
 macro_rules! for_every_backward_variant {
     ($callback:ident) => {
         $callback! {
-            fa512_sm90_backward_short_full, fa512_sm90_bf16_backward_short_full: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2, dq: Dq::ByItems }, Any, Full;
-            fa512_sm90_backward_short_causal, fa512_sm90_bf16_backward_short_causal: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2, dq: Dq::ByItems }, Any, Causal;
             fa512_sm90_backward_heads_full, fa512_sm90_bf16_backward_heads_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InSharedMemory { rows: 512, d_s: 2 } }, Any, Full;
             fa512_sm90_backward_heads_causal, fa512_sm90_bf16_backward_heads_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InSharedMemory { rows: 512, d_s: 2 } }, Any, Causal;
+            fa512_sm90_backward_short_full, fa512_sm90_bf16_backward_short_full: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2, dq: Dq::ByItems }, Any, Full;
+            fa512_sm90_backward_short_causal, fa512_sm90_bf16_backward_short_causal: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2, dq: Dq::ByItems }, Any, Causal;
             fa512_sm90_backward_full, fa512_sm90_bf16_backward_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Full;
             fa512_sm90_backward_causal, fa512_sm90_bf16_backward_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Causal;
             fa512_sm90_d128_backward_full, fa512_sm90_bf16_d128_backward_full: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 2, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Full;
