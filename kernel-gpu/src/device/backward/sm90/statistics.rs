@@ -18,8 +18,8 @@ use contract::config::{ELEMENT_BYTES, WARP_SIZE};
 use contract::geometry::BlockWork;
 use contract::packed::SequenceTile;
 
-/// Chunks of a row that are loaded at once.
-const AT_ONCE: u32 = 4;
+/// Most chunks of a row that are loaded at once.
+const AT_ONCE: usize = 4;
 /// Elements of a chunk.
 const CHUNK_ELEMENTS: u32 = CHUNK_BYTES / ELEMENT_BYTES as u32;
 
@@ -74,6 +74,9 @@ struct RowsOf<'a, K> {
 }
 
 impl<K: Sm90Backward> RowsOf<'_, K> {
+    /// Chunks of a row that are loaded at once. With few stages, products wait for Δ.
+    const AT_ONCE: usize = if K::KEEPS_DQ { AT_ONCE } else { AT_ONCE / 2 };
+
     /// The statistics of the queries of every step of an item of keys.
     ///
     /// # Safety
@@ -213,19 +216,23 @@ impl<K: Sm90Backward> RowsOf<'_, K> {
     #[inline(always)]
     unsafe fn delta(&self, d_o: Rows<K>, o: Rows<K>) -> f32 {
         let (first, other) = (d_o.chunk(self.thread, 0), o.address().wrapping_sub(d_o.address()));
-        let mut sums = [[0.0; 2]; AT_ONCE as usize];
+        let mut sums = [[0.0; 2]; AT_ONCE];
         let mut chunk = 0;
         // Some at once, which do not wait for each other; for all of a row there are no registers.
         while chunk < not_unrolled(const { K::HeadDim::COLUMNS / CHUNK_ELEMENTS }) {
-            unrolled!(at most 4; for i in const { AT_ONCE as usize } => {
+            unrolled!(at most 4; for i in const { Self::AT_ONCE } => {
                 let address = Rows::<K>::chunk_after(first, chunk + i as u32);
                 // SAFETY: chunks of both tiles, which lie alike.
                 sums[i] = unsafe { add_products::<K::Element>(sums[i], address, address.wrapping_add(other)) };
             });
-            chunk += AT_ONCE;
+            chunk += const { Self::AT_ONCE as u32 };
         }
-        ((sums[0][0] + sums[0][1]) + (sums[1][0] + sums[1][1]))
-            + ((sums[2][0] + sums[2][1]) + (sums[3][0] + sums[3][1]))
+        let of_two = (sums[0][0] + sums[0][1]) + (sums[1][0] + sums[1][1]);
+        if const { Self::AT_ONCE == AT_ONCE } {
+            of_two + ((sums[2][0] + sums[2][1]) + (sums[3][0] + sums[3][1]))
+        } else {
+            of_two
+        }
     }
 
     /// Writes the statistics of the thread's row of tile number `tile` of the stage.
