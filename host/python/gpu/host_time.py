@@ -199,7 +199,7 @@ def gradients(run):
         found[f"packed {causal} {window} 136"] = packed_gradients(run, causal, window, 136)
         found[f"padded {causal} {window}"] = padded_gradients(run, causal, window)
     deterministic_gradients(run)
-    for rows in (1024, 1536):
+    for rows in (2048, 2560):
         found[f"{rows} rows"] = gradients_of_long_rows(run, rows)
     return {"is_possible": _recorded.IS_POSSIBLE, "is_own": _recorded.IS_OWN, "cases": found}
 
@@ -212,13 +212,13 @@ def backwards(run):
         leaves = inputs((batch, sequence, heads, 64), device(run.dry), dtype=torch.bfloat16, requires_grad=True)
         call = with_backward(lambda: fa512.torch.attention(*(tensor.transpose(1, 2) for tensor in leaves)), leaves)
         found[f"{batch},{heads},{sequence}"] = row = {"scores": batch * heads * sequence**2}
-        # Rows and head size up to which it is fa512's own, and scores from which on it is cuDNN's.
+        # Elements of a head and head size up to which it is fa512's own, and scores from which on it is cuDNN's.
         choices = {"fa512": (1 << 62, 128, 0), "cuDNN": (0, 128, 0), "FlashAttention-2": (0, 0, 1 << 62)}
 
         @contextlib.contextmanager
         def by(name):
-            rows, width, scores = choices[name]
-            with unittest.mock.patch.multiple(_recorded, _ROWS_FOR_OWN=rows, _SCORES_FOR_CUDNN=scores):
+            elements, width, scores = choices[name]
+            with unittest.mock.patch.multiple(_recorded, _ELEMENTS_FOR_OWN=elements, _SCORES_FOR_CUDNN=scores):
                 with unittest.mock.patch.object(_own_backward, "MAXIMUM_HEAD_DIM", width), own_backwards() as called:
                     call()
                 require(run.dry or len(called) == (name == "fa512"), f"{called}: the backward is not {name}'s")
@@ -308,9 +308,9 @@ def padded_gradients(run, causal, window):
 
 
 def gradients_of_long_rows(run, rows):
-    """fa512's own backward up to 1024 rows, and beyond cuDNN's where PyTorch would choose it."""
+    """fa512's own backward up to 2048 rows of 64, and beyond cuDNN's where PyTorch would choose it."""
     leaves = inputs((2, 8, 32 if run.dry else rows, 64), device(run.dry), dtype=torch.bfloat16, requires_grad=True)
-    is_own = rows <= 1024 or torch._fused_sdp_choice(*leaves, None, 0.0, False) != _recorded._CUDNN_IS_CHOSEN
+    is_own = rows <= 2048 or torch._fused_sdp_choice(*leaves, None, 0.0, False) != _recorded._CUDNN_IS_CHOSEN
     out, by_us, node = of_backward(lambda: fa512.torch.attention(*leaves), leaves, leaves[0], ["attention_backward"] * is_own)
     exact = torch.autograd.grad(reference(*leaves)[0], leaves, leaves[0].detach().double())
     return {"node": node, "worst": [require_close(a, b, f"gradient of {rows} rows", 5e-2, 5e-2) for a, b in zip(by_us, exact)]}

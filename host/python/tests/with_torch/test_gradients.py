@@ -661,8 +661,10 @@ class States(unittest.TestCase):
             with unittest.mock.patch("torch._fused_sdp_choice", return_value=3):
                 return _recorded._is_cudnn_chosen(q, k, k, False)
 
-        self.assertEqual([is_chosen(99, rows, keys) for rows, keys in ((1024, 1024), (1025, 1024), (512, 1025))], [False, True, True])
-        self.assertFalse(is_chosen(2, 2000, 2000), "few scores")
+        lengths = ((2048, 2048), (2049, 2048), (512, 2049))
+        self.assertEqual([is_chosen(99, rows, keys) for rows, keys in lengths], [False, True, True])
+        self.assertEqual([is_chosen(99, rows, rows, 128) for rows in (1024, 1025)], [False, True])
+        self.assertFalse(is_chosen(1, 3000, 3000), "few scores")
         self.assertTrue(is_chosen(99, 1024, 1024, 136), "wide heads")
         with unittest.mock.patch.object(_recorded, "IS_OWN", False):
             self.assertTrue(is_chosen(99, 1024, 1024))
