@@ -4,6 +4,8 @@ use crate::device::codegen::thread;
 use crate::device::hidden;
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
+#[cfg(feature = "sm_90a")]
+use crate::device::unrolled;
 use contract::config::{MMA_M, WARP_SIZE};
 
 /// Rows of a `FragmentC` that one lane holds parts of: g and g + 8.
@@ -17,6 +19,17 @@ pub type Scores<const M_TILES: usize, const N_TILES: usize> = [[FragmentC; N_TIL
 #[inline(always)]
 pub fn pack_probabilities<E: Element>(left: FragmentC, right: FragmentC) -> FragmentA {
     [E::pack(left[0], left[1]), E::pack(left[2], left[3]), E::pack(right[0], right[1]), E::pack(right[2], right[3])]
+}
+
+/// The same of 8-column tiles side by side: A fragments for `STEPS` steps of 16 columns.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub fn pack_columns<E: Element, const STEPS: usize>(tiles: &[FragmentC]) -> [FragmentA; STEPS] {
+    let mut fragments = [[0; 4]; STEPS];
+    unrolled!(at most 4; for k in STEPS => {
+        fragments[k] = pack_probabilities::<E>(tiles[2 * k], tiles[2 * k + 1]);
+    });
+    fragments
 }
 
 /// The position of a lane in its warp and block.

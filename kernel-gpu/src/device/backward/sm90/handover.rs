@@ -3,10 +3,9 @@
 
 use super::kernel::{K_STEPS, Sm90Backward};
 use super::memory::Memory;
-use super::ring::{Place, Places};
-use super::strip::{arrive_together, packed};
+use super::ring::{Place, Places, arrive_together};
 use crate::device::kernel::OutputStrip;
-use crate::device::lane::Lane;
+use crate::device::lane::{Lane, pack_columns};
 use crate::device::ptx::mma::FragmentA;
 use crate::device::ptx::{mbarrier, proxy, stmatrix};
 use crate::device::tile::head_dim::{Fragments, HeadDim};
@@ -50,12 +49,12 @@ pub unsafe fn hand_over_gradients<K: Sm90Backward>(
 ) {
     // SAFETY: as promised to this function.
     unsafe {
-        hand_over(memory, places.d_s, &packed::<K>(dv.all()), lane);
+        hand_over(memory, places.d_s, &pack_columns::<K::Element, K_STEPS>(dv.all()), lane);
         places.next_d_s::<K>();
         unrolled!(at most 32; for n in K::HeadDim::N_TILES => {
             unrolled!(at most 4; for i in 4 => { dk.all_mut()[n][i] *= scale });
         });
-        hand_over(memory, places.d_s, &packed::<K>(dk.all()), lane);
+        hand_over(memory, places.d_s, &pack_columns::<K::Element, K_STEPS>(dk.all()), lane);
     }
     places.next_d_s::<K>();
 }

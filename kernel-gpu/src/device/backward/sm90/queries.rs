@@ -5,14 +5,14 @@ use super::kernel::{K_STEPS, N_TILES, STEP, Sm90Backward};
 use super::memory::Memory;
 use super::output::head_rows;
 use super::own::OwnRows;
-use super::ring::{Place, Places};
-use super::strip::{Strip, accumulate, arrive_together, packed, pass_over, release};
+use super::ring::{Place, Places, arrive_together};
+use super::strip::{Strip, accumulate, pass_over, release};
 use crate::device::backward::bounds;
 use crate::device::backward::output::store;
 use crate::device::backward::rows::probability;
 use crate::device::hidden;
 use crate::device::kernel::OutputStrip;
-use crate::device::lane::{Lane, ROWS_PER_LANE, Scores};
+use crate::device::lane::{Lane, ROWS_PER_LANE, Scores, pack_columns};
 use crate::device::ptx::mma::FragmentA;
 use crate::device::ptx::wgmma::{Accumulators, Descriptor, NMajor, Registers};
 use crate::device::ptx::{mbarrier, memory};
@@ -176,7 +176,7 @@ impl<K: Sm90Backward> Strip<K> for QueryStrip<'_, K> {
 
     #[inline(always)]
     fn pack(&mut self) {
-        self.d_s = packed::<K>(&self.d_p[0]);
+        self.d_s = pack_columns::<K::Element, K_STEPS>(&self.d_p[0]);
     }
 
     #[inline(always)]

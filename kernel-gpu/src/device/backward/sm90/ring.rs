@@ -1,6 +1,8 @@
 //! Places in shared memory that are filled and emptied in turn.
 
 use super::kernel::Sm90Backward;
+use crate::device::hidden;
+use crate::device::ptx::{mbarrier, sync};
 
 /// A place, and the phase of its mbarriers.
 #[derive(Clone, Copy)]
@@ -74,6 +76,22 @@ impl Places {
     pub fn next_d_s<K: Sm90Backward>(&mut self) {
         if K::KEEPS_DQ {
             self.d_s = self.d_s.next(const { K::TILE.d_s() });
+        }
+    }
+}
+
+/// One arrival of the warp, after all of its accesses.
+///
+/// # Safety
+/// Warp together; as for [`mbarrier::arrive`].
+#[inline(always)]
+pub unsafe fn arrive_together(barrier: u32, lane_index: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        sync::warp();
+        // Recomputed: with a lane known from outside of the surrounding loop, the compiler would duplicate the loop for the arriving lane.
+        if hidden::recompute(lane_index) == 0 {
+            mbarrier::arrive(barrier);
         }
     }
 }

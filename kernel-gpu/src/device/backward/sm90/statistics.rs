@@ -3,8 +3,7 @@
 use super::items::{self, Item, KeyItem, QueryItem, Step};
 use super::kernel::{STEP, Sm90Backward};
 use super::memory::{Memory, STATISTICS_THREADS};
-use super::ring::Places;
-use super::strip::arrive_together;
+use super::ring::{Places, arrive_together};
 use crate::device::backward::rows::{add_products, base_2_lse};
 use crate::device::hidden::not_unrolled;
 use crate::device::ptx::{mbarrier, memory};

@@ -21,13 +21,10 @@ use super::handover;
 use super::items::{Step, Steps};
 use super::kernel::{K_STEPS, Sm90Backward};
 use super::memory::Memory;
-use super::ring::{Place, Places};
-use crate::device::hidden;
-use crate::device::lane::{Lane, pack_probabilities};
-use crate::device::ptx::mma::{FragmentA, FragmentC};
-use crate::device::ptx::{mbarrier, sync, wgmma};
+use super::ring::{Place, Places, arrive_together};
+use crate::device::lane::Lane;
+use crate::device::ptx::{mbarrier, wgmma};
 use crate::device::tma::turns::Turns;
-use crate::device::unrolled;
 
 /// Rows of a warpgroup, and what it accumulates for them.
 ///
@@ -311,30 +308,4 @@ pub unsafe fn pass_over<K: Sm90Backward>(places: &mut Places, memory: Memory<K>,
 pub unsafe fn release<K: Sm90Backward>(memory: Memory<K>, stage: Place, lane_index: u32) {
     // SAFETY: warp together; the warp's one arrival.
     unsafe { arrive_together(memory.stage_empty(stage), lane_index) };
-}
-
-/// One arrival of the warp, after all of its accesses.
-///
-/// # Safety
-/// Warp together; as for [`mbarrier::arrive`].
-#[inline(always)]
-pub unsafe fn arrive_together(barrier: u32, lane_index: u32) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        sync::warp();
-        // Recomputed: with a lane known from outside of the surrounding loop, the compiler would duplicate the loop for the arriving lane.
-        if hidden::recompute(lane_index) == 0 {
-            mbarrier::arrive(barrier);
-        }
-    }
-}
-
-/// 8-column tiles of 64 columns, such as P or dS of a step, rounded to elements: the left operands of products.
-#[inline(always)]
-pub fn packed<K: Sm90Backward>(tiles: &[FragmentC]) -> [FragmentA; K_STEPS] {
-    let mut fragments = [[0; 4]; K_STEPS];
-    unrolled!(at most 4; for k in K_STEPS => {
-        fragments[k] = pack_probabilities::<K::Element>(tiles[2 * k], tiles[2 * k + 1]);
-    });
-    fragments
 }
