@@ -53,7 +53,8 @@ finding_classes! {
         /// that was never waited for.
         AsyncCopyNotWaited = "asynchronous copy not waited for",
         /// Bytes of shared memory that ordinary instructions wrote and an asynchronous copy or `wgmma` reads, without a
-        /// `fence.proxy.async` in between.
+        /// `fence.proxy.async` in between. Also bytes that they read and a bulk copy overwrites, if the copy may overtake the
+        /// read; [`Finding::other`] is the copy.
         MissingProxyFence = "missing proxy fence",
         /// Registers of a `wgmma.mma_async` in flight that were accessed before it was waited for; also a
         /// `wgmma.mma_async` that was never waited for.
@@ -189,7 +190,7 @@ pub struct Finding {
     /// All lanes concerned in the first occurrence.
     pub lanes: Vec<LaneAddress>,
     /// For a race, the access that the first lane's access races with. For an uninitialised value, the read that
-    /// returned it, if that is another instruction.
+    /// returned it, if that is another instruction. For a read that a copy may overtake, the copy.
     pub other: Option<OtherAccess>,
     /// Number of occurrences: lanes over all warps and blocks, or warps if it does not concern lanes.
     pub occurrences: u64,
@@ -208,6 +209,7 @@ impl fmt::Display for Finding {
         let Some(other) = &self.other else { return Ok(()) };
         match self.class {
             FindingClass::Uninitialised => write!(formatter, "\n  the value was read in line {}", other.at),
+            FindingClass::MissingProxyFence => write!(formatter, "\n  overtaken by line {}", other.at),
             _ => write!(formatter, "\n{other}"),
         }
     }

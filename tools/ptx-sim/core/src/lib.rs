@@ -126,6 +126,9 @@
 //!   after a wait for it;
 //! - ordinary writes to shared memory that the async proxy reads or overwrites without a `fence.proxy.async`, and mbarriers
 //!   at which it counts without a fence after they were initialised;
+//! - reads of shared memory that a bulk copy may overtake, although barriers order the two: before its warp arrives there, no lane
+//!   has used a value, other than to move it between registers, and nothing between read and copy executes a
+//!   `fence.proxy.async`. A value that is never used is no finding;
 //! - data races in shared and global memory (see below);
 //! - accesses to global memory, by threads and their copies, without a preceding `griddepcontrol.wait`, in grids that may
 //!   begin before the previous one has ended;
@@ -160,16 +163,17 @@
 //! - Weak memory ordering: one schedule is executed, in which warps take turns and see each other's writes at once. Values that
 //!   only a weaker order could produce do not occur; the race that allows them is found.
 //! - Accesses within the right buffer but to the wrong element.
-//! - Missing proxy fences other than those between ordinary writes to shared memory and accesses of the async proxy. Of those,
+//! - Missing proxy fences other than those between ordinary accesses to shared memory and those of the async proxy. Of writes,
 //!   the ones in which another warp wrote, and anything synchronised the block between that write and a fence. A block that
-//!   synchronises only by polling ordinary memory needs its fence before that.
+//!   synchronises only by polling ordinary memory needs its fence before that. Of reads, those by `wmma.load`, and all if races
+//!   are not looked for.
 //! - Reads of global memory that a bulk store of the same thread may not have written yet: `wait_group.read` counts as
 //!   `wait_group`.
 //! - Registers read, not written, between `wgmma.fence` and a `wgmma` that accumulates into them; registers beyond the limit set
 //!   by `setmaxnreg`.
 //! - Matrix descriptors with a base offset other than 0, which no test on hardware covers: they are findings.
 //! - Between blocks of a cluster: a scope of `.cta` at an mbarrier where `.cluster` is needed, since CUTLASS omits it too; a
-//!   missing `fence.proxy.async` if anything in the cluster has synchronised since.
+//!   missing `fence.proxy.async` behind a write if anything in the cluster has synchronised since.
 //! - A missing `fence.proxy.tensormap::generic` between the modification of a tensor map and its use.
 //! - Wrong padding of boxes whose rows are shorter than their swizzle span: such tensor maps are refused.
 //! - Writes to constant memory through generic addresses.

@@ -30,6 +30,7 @@ mod matrix_types;
 mod mbarrier;
 mod memory;
 mod module;
+mod overtaken_loads;
 mod parameters;
 mod previous_grid;
 mod progress;

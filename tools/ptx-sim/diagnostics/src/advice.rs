@@ -36,7 +36,8 @@ const ADVICE: [(FindingClass, &str); 21] = [
     (
         FindingClass::MissingProxyFence,
         "execute fence.proxy.async in every thread that wrote the bytes, then a barrier, before the asynchronous copy or wgmma \
-         that uses them is started; after mbarrier.init, fence.mbarrier_init in the thread that initialised",
+         that uses them is started; after mbarrier.init, fence.mbarrier_init in the thread that initialised; after reads, use \
+         their values or execute fence.proxy.async before the barrier behind which a copy overwrites the bytes",
     ),
     (
         FindingClass::WgmmaNotWaited,

@@ -123,6 +123,12 @@ impl Context<'_> {
         }
     }
 
+    /// Adds a fault if the async proxy overwrites what ordinary instructions wrote, or still may read, for all it knows.
+    pub fn check_overwritten(&mut self, faults: &mut Faults, lane: usize, address: u64, bytes: usize) {
+        self.check_proxy(faults, lane, address, bytes, "overwritten");
+        self.check_loads(lane, address, bytes);
+    }
+
     /// Adds a fault if the async proxy signals an mbarrier whose initialisation it may not see.
     pub fn check_mbarrier_proxy(&self, faults: &mut Faults, lane: usize, mbarrier: u64) {
         if let Some(warp) = self.cluster.mbarriers.get(mbarrier).and_then(Mbarrier::unfenced) {

@@ -10,6 +10,7 @@ mod mbarrier;
 mod neighbour;
 mod place;
 mod races;
+mod shared_loads;
 mod together;
 mod traffic;
 mod unknown;

@@ -108,6 +108,9 @@ impl<'a> Cluster<'a> {
         if machine.program.uses_wgmma && !instruction.is_wgmma {
             context.check_async_matrix();
         }
+        if context.cluster.loads.has_unused(context.warp.index) {
+            context.use_loads(operation.is_move());
+        }
         let flow = operation.execute(&mut context);
         if !self.state.doubts.is_empty() {
             self.settle_doubts(index, pc);

@@ -168,6 +168,7 @@ impl Operation {
                 let epoch = context.cluster.epoch();
                 context.cluster.proxies.fence(context.warp.index, epoch);
                 context.cluster.mbarriers.fence(context.warp.index, epoch);
+                context.fence_loads();
                 Flow::Next
             }
             Operation::MbarrierInitFence => {

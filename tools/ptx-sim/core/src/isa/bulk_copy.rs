@@ -153,6 +153,11 @@ impl Operation {
         matches!(self, Operation::Load { .. } | Operation::Send { .. } | Operation::Store { .. })
     }
 
+    /// Whether it writes shared memory.
+    pub fn writes_shared(&self) -> bool {
+        matches!(self, Operation::Load { .. } | Operation::Send { .. })
+    }
+
     /// Executes it in the active lanes.
     pub fn execute(&self, context: &mut Context<'_>) {
         let warp = context.warp.index;
@@ -317,7 +322,7 @@ fn deliver(
     let bytes = data.len();
     let what = || format!("the destination of a {bytes}-byte bulk copy");
     if context.begin_copy(faults, Place::shared(lane, target, alignment), bytes, what) {
-        context.check_proxy(faults, lane, target, bytes, "overwritten");
+        context.check_overwritten(faults, lane, target, bytes);
         context.cluster.proxies.overwrite(target, bytes);
         let data = (data.to_vec(), UnknownBytes::default());
         let landing = Landing::new(context.pc, context.warp.index, lane, target, data);

@@ -125,6 +125,11 @@ impl Operation {
         }
     }
 
+    /// Whether it writes shared memory.
+    pub fn writes_shared(&self) -> bool {
+        matches!(self, Operation::ToBlock { .. })
+    }
+
     /// Executes it in the active lanes.
     pub fn execute(&self, context: &mut Context<'_>) {
         let mut faults = Faults::default();
@@ -207,7 +212,7 @@ impl Reduce {
         let Some(mbarrier) = context.mbarrier_address(faults, lane, Some(Space::Shared), mbarrier) else { return };
         let place = Place::shared(lane, target, ALIGNMENT);
         if context.check_alignment(faults, place, || format!("a reduction of {bytes} bytes")) {
-            context.check_proxy(faults, lane, target, data.len(), "overwritten");
+            context.check_overwritten(faults, lane, target, data.len());
             self.reduction.apply(context, faults, (lane, Space::Shared, target), kind, false, &data);
             context.cluster.proxies.overwrite(target, data.len());
         }

@@ -45,6 +45,7 @@ pub(crate) fn decode(
         uses_stack: has_frame || operations.iter().any(Operation::uses_stack),
         uses_wgmma: operations.iter().any(Operation::is_wgmma),
         uses_async_proxy: operations.iter().any(Operation::uses_async_proxy),
+        async_proxy_writes: operations.iter().any(Operation::async_proxy_writes),
         waits_for_previous_grid: operations.iter().any(Operation::waits_for_previous_grid),
         instructions,
         registers: decoder.registers,

@@ -304,6 +304,7 @@ fn row_lanes(matrices: usize) -> u32 {
 fn load_matrices(context: &mut Context<'_>, address: Address, to: &[Destination], transposed: bool) {
     let addressing = context.active & row_lanes(to.len());
     context.require_in(addressing, &[address.base]);
+    context.note_load(Some(Space::Shared), address, ROW_BYTES, addressing);
     let mut rows = [[0; ROW_BYTES]; 32];
     let mut unknown: Vec<(usize, UnknownBytes)> = Vec::new();
     let mut faults = Faults::default();

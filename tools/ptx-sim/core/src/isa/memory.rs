@@ -297,6 +297,7 @@ fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Addres
     context.require(&[address.base]);
     let width = kind.bytes() as usize;
     let bytes = width * to.len();
+    context.note_load(space, address, bytes, context.active);
     if by_bytes!(bytes, load_together(context, space, address, kind, to)) {
         return;
     }

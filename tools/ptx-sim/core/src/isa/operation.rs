@@ -300,6 +300,20 @@ impl Operation {
         }
     }
 
+    /// Whether the async proxy writes shared memory for it.
+    pub fn async_proxy_writes(&self) -> bool {
+        match self {
+            Operation::BulkCopy(operation) => operation.writes_shared(),
+            Operation::BulkReduce(operation) => operation.writes_shared(),
+            _ => false,
+        }
+    }
+
+    /// Whether it only moves values between registers.
+    pub fn is_move(&self) -> bool {
+        matches!(self, Operation::Move(_))
+    }
+
     /// Whether it waits for the grid before its own.
     pub fn waits_for_previous_grid(&self) -> bool {
         matches!(self, Operation::Control(control::Operation::WaitForPreviousGrid))

@@ -7,6 +7,7 @@ use super::bulk_reads::BulkReads;
 use super::grid::Machine;
 use super::mbarriers::Mbarriers;
 use super::proxies::Proxies;
+use super::shared_loads::SharedLoads;
 use super::warpgroups::Warpgroups;
 use crate::counters::Counters;
 use crate::doubt::Doubt;
@@ -56,6 +57,7 @@ pub(crate) struct ClusterState {
     pub races: Option<Races>,
     pub bulk_reads: BulkReads,
     pub proxies: Proxies,
+    pub loads: SharedLoads,
     pub warpgroups: Warpgroups,
     /// Origins of undetermined values that were reported.
     pub reported: HashSet<Origin>,
@@ -83,6 +85,8 @@ impl ClusterState {
             barriers: barrier_count(blocks),
             shared_bytes: machine.shared_end(),
         };
+        let may_overtake = machine.races && machine.program.async_proxy_writes;
+        let readers = if may_overtake { blocks * warps } else { 0 };
         let watched = if machine.program.uses_async_proxy { machine.shared_end() } else { 0 };
         ClusterState {
             number: 0,
@@ -95,6 +99,7 @@ impl ClusterState {
             races: machine.races.then(|| Races::new(shape(), machine.overlaps_previous, machine.strict)),
             bulk_reads: BulkReads::default(),
             proxies: Proxies::new(blocks as usize, watched),
+            loads: SharedLoads::new(readers as usize, machine.program.registers.len()),
             warpgroups: Warpgroups::default(),
             reported: HashSet::new(),
             doubts: Vec::new(),
@@ -119,6 +124,7 @@ impl ClusterState {
         }
         self.bulk_reads.clear();
         self.proxies.clear();
+        self.loads.clear();
         self.warpgroups.clear();
         self.reported.clear();
         self.counters.blocks = u64::from(self.blocks);

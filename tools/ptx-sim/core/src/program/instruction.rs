@@ -110,6 +110,8 @@ pub(crate) struct Program {
     pub uses_wgmma: bool,
     /// Whether the async proxy accesses shared memory.
     pub uses_async_proxy: bool,
+    /// Whether it writes shared memory.
+    pub async_proxy_writes: bool,
     /// Whether it contains a `griddepcontrol.wait`.
     pub waits_for_previous_grid: bool,
 }

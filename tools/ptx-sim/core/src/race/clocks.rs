@@ -129,6 +129,11 @@ impl Clocks {
         (first..first + LANES).any(|lane| known.time(lane) >= time)
     }
 
+    /// Whether some of these lanes of a warp are ordered after what lanes of another warp did at a time.
+    pub fn knows(&self, (warp, among): (u32, u32), (other, lanes): (u32, u32), time: u32) -> bool {
+        self.known[warp as usize].of_any(among).any(|known| known.covers(other as usize, lanes, time))
+    }
+
     /// Releases: joins everything before the current point of some lanes of a warp into `clock`. Whoever acquires that
     /// clock is ordered after it.
     pub fn release(&mut self, warp: u32, lanes: u32, clock: &mut Clock) {

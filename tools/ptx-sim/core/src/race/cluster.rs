@@ -408,6 +408,21 @@ impl Races {
         conflict.agent.warp == agent.warp || self.clocks.knows_of_warp(agent, conflict.agent, conflict.time)
     }
 
+    /// Whether `agent` is ordered after what lanes of a warp did at a time.
+    pub fn is_after(&self, agent: Agent, (warp, lanes): (u32, u32), time: u32) -> bool {
+        self.clocks.concurrent(agent, warp as usize, lanes, time) == 0
+    }
+
+    /// Whether `agent` is ordered after what some lane of a warp did at a time or later.
+    pub fn is_after_any(&self, agent: Agent, warp: u32, time: u32) -> bool {
+        self.clocks.knows_of_warp(agent, Agent::new(warp, 0, Engine::Thread), time)
+    }
+
+    /// Whether some of these lanes of a warp are ordered after what lanes of another warp did at a time.
+    pub fn knows(&self, (warp, among): (u32, u32), (other, lanes): (u32, u32), time: u32) -> bool {
+        self.clocks.knows((warp, among), (other, lanes), time)
+    }
+
     /// Takes the volatile reads of shared memory that are ordered only in lockstep: reader, address, write.
     pub fn take_lockstep(&mut self) -> Vec<(Agent, u64, Conflict)> {
         std::mem::take(&mut self.lockstep)
