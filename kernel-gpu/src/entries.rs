@@ -219,7 +219,7 @@ mod candidates {
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
     use contract::backward::{
         args::{BackwardArgs, BackwardMaps},
-        variants::{Dq, Tile, TmaTile},
+        variants::{Dq::*, Tile, TmaTile},
     };
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
     use contract::tile::{BiasTiles::*, Epilogue::*, Grid::*, Keys::*, Overlap::*, Rescale::*, Sm80, Sm90Tma};
