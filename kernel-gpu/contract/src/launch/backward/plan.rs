@@ -61,15 +61,16 @@ impl BackwardPlan {
         let [query_tiles, key_tiles] = [(shape.sequence, tile.query_rows()), (shape.kv_sequence, tile.rows())]
             .map(|(length, rows)| tiles(&problem, length, rows).unwrap_or(u32::MAX));
         let blocks_of = |heads: u32, tiles: u32| u64::from(shape.batch) * u64::from(heads) * u64::from(tiles);
-        let query_heads = if tile.has_query_items() { shape.heads } else { 0 };
-        let (key_blocks, query_blocks) = (blocks_of(shape.kv_heads, key_tiles), blocks_of(query_heads, query_tiles));
+        // Heads of Q with items of their own, of those that share a head of K and V.
+        let group = if tile.has_query_items() { shape.group() } else { 0 };
+        let (key_blocks, query_blocks) =
+            (blocks_of(shape.kv_heads, key_tiles), blocks_of(shape.kv_heads * group, query_tiles));
         let blocks = key_blocks.saturating_add(query_blocks);
         if blocks > MAXIMUM_WORK_ITEMS {
             return Err(Refusal::TooManyWorkItems { shape, query_tiles });
         }
         let views = gradient.views();
         let positive = |count: u32| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
-        let group = if tile.has_query_items() { shape.group() } else { 0 };
         let items = HeadItems { key_tiles, query_tiles, group, is_causal: problem.mask() == Mask::Causal };
         // No overflow: there are at least as many items in all.
         let head_items = if blocks == 0 { 0 } else { items.count() };
@@ -373,7 +374,7 @@ mod tests {
                 of(*element == Element::Bf16, "bf16_"),
                 of(tile.columns() == 128, "d128_"),
                 "backward_",
-                of(matches!(tile, BackwardTile::Sm90(tile) if tile.keeps_dq()), "heads_"),
+                of(!tile.has_query_items(), "heads_"),
                 of(matches!(tile, BackwardTile::Sm90(tile) if tile.warpgroups == 1), "short_"),
                 of(matches!(sequence, Sequence::Packed), "packed_"),
                 computes,

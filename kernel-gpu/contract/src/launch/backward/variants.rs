@@ -286,11 +286,6 @@ impl BackwardVariant {
         }
     }
 
-    /// Whether it is meant for shapes of at most two items a head.
-    const fn is_short(&self) -> bool {
-        matches!(self.tile, BackwardTile::Sm90(tile) if tile.warpgroups == 1)
-    }
-
     /// Whether it computes this shape faster than the entries that follow it in the list, on so many multiprocessors.
     pub fn is_faster(&self, shape: Shape, multiprocessors: u32) -> bool {
         match self.tile {
@@ -305,7 +300,10 @@ impl BackwardVariant {
                 let is_long = shape.sequence.max(shape.kv_sequence) > TmaTile::STEP;
                 fits && is_long && BUSY.0 * heads >= BUSY.1 * rounds * u64::from(multiprocessors)
             }
-            BackwardTile::Sm90(tile) if self.is_short() => shape.sequence.max(shape.kv_sequence) <= 2 * tile.rows(),
+            // At most two items of keys a head, and two of queries.
+            BackwardTile::Sm90(tile) if tile.warpgroups == 1 => {
+                shape.sequence.max(shape.kv_sequence) <= 2 * tile.rows()
+            }
             _ => true,
         }
     }

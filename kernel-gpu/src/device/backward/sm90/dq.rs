@@ -19,12 +19,24 @@ use crate::device::tile::head_dim::{Fragments, HeadDim};
 use crate::device::tile::head_rows::{HeadRows, has_chunk};
 use crate::device::tma::rows::Rows;
 use crate::device::unrolled;
+use crate::shared_tile::CHUNK_BYTES;
 use contract::backward::args::BackwardArgs;
-use contract::config::{MMA_M, WARP_SIZE, WARPGROUP_WARPS};
+use contract::config::{ELEMENT_BYTES, MMA_M, WARP_SIZE, WARPGROUP_WARPS};
 
+/// Threads that compute dQ.
+const THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
 /// Bytes of the part of a tile that a thread stores at once, and of those of all threads.
 const PART: u32 = 16;
-const PARTS: u32 = PART * WARPGROUP_WARPS * WARP_SIZE;
+const PARTS: u32 = PART * THREADS;
+/// Chunks of a row of 64 columns, and rows whose chunks the threads store at once.
+const CHUNKS: u32 = STEP * ELEMENT_BYTES as u32 / CHUNK_BYTES;
+const ROWS_AT_ONCE: u32 = THREADS / CHUNKS;
+
+/// The number of the calling thread, of those that compute dQ.
+#[inline(always)]
+fn thread(lane: Lane) -> u32 {
+    lane.warp % WARPGROUP_WARPS * WARP_SIZE + lane.index
+}
 
 /// Computes dQ of all of the block's heads.
 ///
@@ -91,16 +103,14 @@ impl<K: Sm90Backward> Queries<'_, K> {
     /// Warpgroup together, for dV and dK of the items in order.
     #[inline(always)]
     unsafe fn store_keys(&mut self, item: KeyItem<K>, rows: HeadRows) {
-        const CHUNKS: u32 = 8;
         let (memory, place, lane) = (self.memory, self.places.d_s, self.lane);
-        let thread = lane.warp % WARPGROUP_WARPS * WARP_SIZE + lane.index;
-        let (first, chunk) = (thread / CHUNKS, thread % CHUNKS);
+        let (first, chunk) = (thread(lane) / CHUNKS, thread(lane) % CHUNKS);
         // SAFETY: chunks of a tile that is stored behind the wait, and released after they are read; rows of the item's keys.
         unsafe {
             mbarrier::wait(memory.d_s_full(place), place.parity);
-            unrolled!(at most 16; for pass in const { K::TILE.rows() as usize / 16 } => {
-                let row = pass as u32 * 16 + first;
-                let tile = memory.d_s(place, pass as u32 * 16 / STEP);
+            unrolled!(at most 16; for pass in const { (K::TILE.rows() / ROWS_AT_ONCE) as usize } => {
+                let row = pass as u32 * ROWS_AT_ONCE + first;
+                let tile = memory.d_s(place, pass as u32 * ROWS_AT_ONCE / STEP);
                 let value = memory::load_shared_16(tile.chunk(row % STEP, chunk));
                 let row = item.tile.first_row + row;
                 if row < item.tile.length && has_chunk(self.args.problem.head_dim, chunk) {
@@ -160,8 +170,7 @@ impl<K: Sm90Backward> Queries<'_, K> {
     /// Address of the thread's own part of a step's tile.
     #[inline(always)]
     fn own_part(&self, step: Step) -> u32 {
-        let lane = self.lane.recomputed();
-        self.memory.dq(step.dq_tile(self.args)) + (lane.warp % WARPGROUP_WARPS * WARP_SIZE + lane.index) * PART
+        self.memory.dq(step.dq_tile(self.args)) + thread(self.lane.recomputed()) * PART
     }
 
     /// dQ += dS·K.

@@ -33,6 +33,7 @@ const KEPT: usize = 8;
 /// All of these threads call this.
 #[inline(always)]
 pub unsafe fn compute_all<K: Sm90Backward>(args: &BackwardArgs, memory: Memory<K>, thread: u32) {
+    const { assert!(K::TILE.dq_rows() <= KEPT as u32 * STEP, "a thread keeps Δ of every tile of dQ") };
     let mut rows = RowsOf { args, memory, thread, places: Places::START, kept: [0.0; KEPT] };
     let mut number = items::first::<K>(args);
     while let Some(item) = Item::<K>::of(args, number) {
