@@ -138,7 +138,7 @@ macro_rules! backward_entry {
                 backward::sm90::backward::<
                     Entry,
                     { TILE.consumer_registers() },
-                    { TmaTile::DQ_REGISTERS },
+                    { TILE.dq_registers() },
                     { TILE.producer_registers() },
                 >(&args, tma::context::Maps::at(maps));
             }

@@ -1,6 +1,6 @@
 //! `backward`: gradients of attention.
 
-use contract::backward::plan::{BackwardAddresses, BackwardPlan};
+use contract::backward::plan::{BackwardAddresses, BackwardPlan, Sums};
 use contract::config::ELEMENT_BYTES;
 use contract::gradient::Gradient;
 use contract::refusal::{Refusal, Tensor};
@@ -21,7 +21,7 @@ use crate::submit::submit_backward;
 /// # Errors
 /// [`Error::Unsupported`], with the reason, when no kernel computes the gradient.
 pub fn supports_backward(gradient: &Gradient, gpu: &Gpu) -> Result<Support, Error> {
-    let entry = plan(gradient, gpu)?.variant().entry;
+    let entry = plan(gradient, gpu, Sums::Nowhere)?.variant().entry;
     Ok(Support {
         entry,
         reason: "of those for this mask, type and head size it is the one for this GPU and so many rows".into(),
@@ -34,14 +34,45 @@ pub fn supports_backward(gradient: &Gradient, gpu: &Gpu) -> Result<Support, Erro
 /// When there is no current context, the gradient is not supported, or the driver does not load the kernel.
 pub fn warm_up_backward(gradient: &Gradient) -> Result<(), Error> {
     let gpu = Gpu::current()?;
-    let kernel = Kernel::of_backward(plan(gradient, &gpu)?.variant())?;
-    kernel.warm_up(Driver::get()?, gpu.ordinal().ok_or(Error::OtherGpu { planned: None })?)
+    let (driver, ordinal) = (Driver::get()?, gpu.ordinal().ok_or(Error::OtherGpu { planned: None })?);
+    // With a workspace, too, which a call may have.
+    [Sums::Nowhere, Sums::WhereFaster]
+        .into_iter()
+        .try_for_each(|sums| Kernel::of_backward(plan(gradient, &gpu, sums)?.variant())?.warm_up(driver, ordinal))
+}
+
+/// Bytes of the workspace with which `gradient` is computed faster on `gpu`; 0 if none is of use, as up to 512 queries a head.
+///
+/// # Errors
+/// As for [`supports_backward`].
+pub fn backward_workspace_bytes(gradient: &Gradient, gpu: &Gpu) -> Result<u64, Error> {
+    workspace_bytes(gradient, gpu, Sums::WhereFaster)
+}
+
+/// [`backward_workspace_bytes`] for [`backward_by_sums`].
+///
+/// # Errors
+/// As for [`supports_backward`].
+#[doc(hidden)]
+pub fn backward_by_sums_workspace_bytes(gradient: &Gradient, gpu: &Gpu) -> Result<u64, Error> {
+    workspace_bytes(gradient, gpu, Sums::Wherever)
+}
+
+fn workspace_bytes(gradient: &Gradient, gpu: &Gpu, sums: Sums) -> Result<u64, Error> {
+    let make = || plan(gradient, gpu, sums);
+    // For a GPU of this machine, the call that follows needs the same plan.
+    let plan = match gpu.ordinal() {
+        Some(_) => recent::backward_plan(gradient, gpu, sums, make)?,
+        None => make()?,
+    };
+    Ok(plan.workspace_bytes())
 }
 
 /// Computes dQ, dK and dV of `gradient`, asynchronously on `stream`, with the default [`Options`]. O and LSE are those of the forward pass, of
 /// [`forward()`](crate::forward()) or of any other exact attention.
 ///
-/// Equal inputs give equal bits on equal GPUs. There is no workspace.
+/// Equal inputs give equal bits on equal GPUs, with a workspace or without; the two may differ. A workspace has
+/// [`backward_workspace_bytes`], and nothing has to be written to it before.
 ///
 /// # Errors
 /// When there is no current context, the gradient is not supported, the stream or memory does not belong to the current context, memory is
@@ -68,15 +99,43 @@ pub unsafe fn backward_with(
     stream: Stream,
     options: Options,
 ) -> Result<(), Error> {
+    let sums = addresses.forward.workspace.map_or(Sums::Nowhere, |_| Sums::WhereFaster);
+    // SAFETY: passed on to the caller.
+    unsafe { submit(gradient, addresses, stream, options, sums) }
+}
+
+/// [`backward`] by the kernels that sum in a workspace, wherever they compute the gradient: for tests, which have no time for gradients that these
+/// are chosen for.
+///
+/// # Errors
+/// As for [`backward`].
+///
+/// # Safety
+/// As for [`backward`].
+#[doc(hidden)]
+pub unsafe fn backward_by_sums(gradient: &Gradient, addresses: BackwardAddresses, stream: Stream) -> Result<(), Error> {
+    // SAFETY: passed on to the caller.
+    unsafe { submit(gradient, addresses, stream, Options::default(), Sums::Wherever) }
+}
+
+/// # Safety
+/// As for [`backward_with`].
+unsafe fn submit(
+    gradient: &Gradient,
+    addresses: BackwardAddresses,
+    stream: Stream,
+    options: Options,
+    sums: Sums,
+) -> Result<(), Error> {
     let driver = Driver::get()?;
     let context = gpu::current_context(driver)?;
     let gpu = Gpu::of_current_context(driver)?;
     stream.check_context(driver, context)?;
-    let plan = recent::backward_plan(gradient, &gpu, || plan(gradient, &gpu))?;
+    let plan = recent::backward_plan(gradient, &gpu, sums, || plan(gradient, &gpu, sums))?;
     let mut launch = plan.bind(addresses)?;
     let ordinal = gpu.ordinal().ok_or(Error::OtherGpu { planned: None })?;
     if options.checks_pointers() {
-        check_memory(driver, Place { context, gpu: ordinal }, gradient, &addresses)?;
+        check_memory(driver, Place { context, gpu: ordinal }, &plan, &addresses)?;
     }
     let kernel = Kernel::of_backward(plan.variant())?.get(driver, ordinal, stream)?;
     // SAFETY: the plan is for the current context's GPU, and the stream was checked to belong to that context; `Embedded::find` compared the
@@ -85,8 +144,8 @@ pub unsafe fn backward_with(
 }
 
 /// Plans the launch of `gradient`. What the contract refuses because no kernel computes it is an [`Error::Unsupported`].
-fn plan(gradient: &Gradient, gpu: &Gpu) -> Result<BackwardPlan, Error> {
-    BackwardPlan::new(gradient, gpu.facts()).map_err(|refusal| match refusal {
+fn plan(gradient: &Gradient, gpu: &Gpu, sums: Sums) -> Result<BackwardPlan, Error> {
+    BackwardPlan::new(gradient, gpu.facts(), sums).map_err(|refusal| match refusal {
         Refusal::TooManyWorkItems { .. } => refusal.into(),
         other => {
             let why = other.to_string();
@@ -95,18 +154,19 @@ fn plan(gradient: &Gradient, gpu: &Gpu) -> Result<BackwardPlan, Error> {
     })
 }
 
-/// Requires the tensors at `addresses` to lie in memory of `place`.
+/// Requires the tensors of a plan at `addresses`, and its workspace, to lie in memory of `place`.
 fn check_memory(
     driver: &Driver,
     place: Place,
-    gradient: &Gradient,
+    plan: &BackwardPlan,
     addresses: &BackwardAddresses,
 ) -> Result<(), Error> {
+    let gradient = plan.gradient();
     let BackwardAddresses { forward, d_o, dq, dk, dv } = *addresses;
     let tensors = [(Tensor::DO, d_o), (Tensor::DQ, dq), (Tensor::DK, dk), (Tensor::DV, dv)];
     for (tensor, address) in tensors {
         let Some((offset, elements)) = gradient.extent(tensor) else { continue };
         memory::check(driver, place, tensor, address.saturating_add(offset * ELEMENT_BYTES), elements * ELEMENT_BYTES)?;
     }
-    check_forward_memory(driver, place, gradient.problem(), &forward, 0)
+    check_forward_memory(driver, place, gradient.problem(), &forward, plan.workspace_bytes())
 }

@@ -44,7 +44,9 @@ pub use contract::problem::{Alignment, Problem, ScoreMod, Shape, Slopes, Window}
 pub use contract::refusal::{Dimension, Refusal, Tensor};
 pub use contract::view::{Layout, View, Views};
 
-pub use backward::{backward, backward_with, supports_backward, warm_up_backward};
+pub use backward::{backward, backward_with, backward_workspace_bytes, supports_backward, warm_up_backward};
+#[doc(hidden)]
+pub use backward::{backward_by_sums, backward_by_sums_workspace_bytes};
 pub use context::Entered;
 pub use error::{Error, ErrorKind, MemoryProblem};
 pub use forward::{Options, Support, forward, forward_with, forward_without_keys, supports, warm_up};

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use contract::backward::plan::BackwardPlan;
+use contract::backward::plan::{BackwardPlan, Sums};
 use contract::gradient::Gradient;
 use contract::parts::Workspace;
 use contract::problem::Problem;
@@ -19,7 +19,7 @@ type Recent<For, P> = RefCell<[Option<(For, P)>; KEPT]>;
 
 thread_local! {
     static FORWARD: Recent<(Problem, usize, Workspace), Plan> = const { RefCell::new([None; KEPT]) };
-    static BACKWARD: Recent<(Gradient, usize), BackwardPlan> = const { RefCell::new([None; KEPT]) };
+    static BACKWARD: Recent<(Gradient, usize, Sums), BackwardPlan> = const { RefCell::new([None; KEPT]) };
 }
 
 /// [`Plan::of`] for a GPU of this machine, computed once for a problem that comes again soon.
@@ -32,9 +32,10 @@ pub fn plan(problem: &Problem, gpu: &Gpu, workspace: Workspace) -> Result<Plan, 
 pub fn backward_plan(
     gradient: &Gradient,
     gpu: &Gpu,
+    sums: Sums,
     make: impl FnOnce() -> Result<BackwardPlan, Error>,
 ) -> Result<BackwardPlan, Error> {
-    BACKWARD.with(|recent| find(recent, (*gradient, ordinal(gpu)?), make))
+    BACKWARD.with(|recent| find(recent, (*gradient, ordinal(gpu)?, sums), make))
 }
 
 fn ordinal(gpu: &Gpu) -> Result<usize, Error> {

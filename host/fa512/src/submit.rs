@@ -34,7 +34,8 @@ pub fn backward_argument_bytes(variant: &BackwardVariant) -> &'static [usize] {
     }
 }
 
-/// Encodes the tensor maps of a backward launch, if its kernel copies through them, and puts it on `stream`.
+/// Encodes the tensor maps of a backward launch, if its kernel copies through them, and puts it on `stream`, behind the one that has to precede
+/// it, if any.
 ///
 /// # Errors
 /// When the driver refuses a map or the launch.
@@ -50,6 +51,25 @@ pub unsafe fn submit_backward(
     if let Some(maps) = launch.tensor_maps() {
         launch.set_tensor_maps(BackwardMaps(encode_all(driver, maps, MAPPED)?));
     }
+    // SAFETY: passed on to the caller; both launches are of one kernel and on the same memory.
+    unsafe {
+        if let Some(preparing) = launch.preparing() {
+            submit_one_backward(driver, kernel, &preparing, stream)?;
+        }
+        submit_one_backward(driver, kernel, launch, stream)
+    }
+}
+
+/// [`submit_backward`] without the launch that has to precede.
+///
+/// # Safety
+/// As for [`submit_backward`].
+unsafe fn submit_one_backward(
+    driver: &Driver,
+    kernel: LoadedKernel,
+    launch: &BackwardLaunch,
+    stream: Stream,
+) -> Result<(), Error> {
     let config = LaunchConfig {
         grid: [launch.blocks(), 1, 1],
         block: [launch.threads(), 1, 1],

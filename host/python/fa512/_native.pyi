@@ -95,6 +95,7 @@ def attention_backward(
     alibi_slopes: Any = None,
     bias: Optional[_Array] = None,
     layout: _Layout = "bhsd",
+    allocate: Optional[Callable[[int], _Array]] = None,
 ) -> None: ...
 def attention_varlen_backward(
     grad: _Array,

@@ -135,7 +135,10 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     let options = Options::default().check_pointers(!is_trusted);
     let work = match &gradients {
         Some(gradients) => {
-            let (gradient, addresses) = gradients.of(problem, addresses)?;
+            let (gradient, mut addresses) = gradients.of(problem, addresses)?;
+            if let Some(workspace) = tensors.gradients.map(|of| of.workspace(&gradient, q.gpu)).transpose()?.flatten() {
+                addresses.forward.workspace = Some(read(&workspace, "workspace")?.address);
+            }
             Work::Backward(gradient, addresses)
         }
         None if has_keys => Work::Forward(problem, addresses),

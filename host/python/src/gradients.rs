@@ -1,11 +1,11 @@
 //! The tensors of a backward call.
 
-use attention::{Addresses, BackwardAddresses, Gradient, GradientViews, Problem};
+use attention::{Addresses, BackwardAddresses, Gpu, Gradient, GradientViews, Problem};
 use pyo3::prelude::*;
 
 use crate::array::Array;
 use crate::checks::{require_like, require_writable};
-use crate::error::of_refusal;
+use crate::error::{of_library, of_refusal};
 use crate::form::Form;
 
 /// The tensor arguments of a backward call beside those of the forward call, of which O and LSE are inputs.
@@ -19,6 +19,8 @@ pub struct GradientTensors<'a, 'py> {
     pub dk: &'a Bound<'py, PyAny>,
     /// Receives dV.
     pub dv: &'a Bound<'py, PyAny>,
+    /// Called with a number of bytes, returns a workspace of so many.
+    pub allocate: Option<&'a Bound<'py, PyAny>>,
 }
 
 /// The same as they were read.
@@ -52,6 +54,16 @@ impl<'py> GradientTensors<'_, 'py> {
         let (dv, of_dv) = like(self.dv, "dv", v, "v")?;
         let views = GradientViews { d_o: of_d_o, dq: of_dq, dk: of_dk, dv: of_dv };
         Ok(Gradients { d_o, dq, dk, dv, views })
+    }
+
+    /// The workspace with which `gradient` is computed faster, if one is of use and can be allocated.
+    pub fn workspace(&self, gradient: &Gradient, gpu: Option<usize>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (Some(allocate), Some(gpu)) = (self.allocate, gpu) else { return Ok(None) };
+        let bytes = Gpu::of_device(gpu).and_then(|gpu| attention::backward_workspace_bytes(gradient, &gpu));
+        match bytes.map_err(of_library)? {
+            0 => Ok(None),
+            bytes => allocate.call1((bytes,)).map(Some),
+        }
     }
 }
 

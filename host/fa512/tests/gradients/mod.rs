@@ -19,6 +19,7 @@ struct Gradients {
     /// dQ, dK and dV.
     outputs: [CudaSlice<u16>; 3],
     d_o_values: Vec<u16>,
+    workspace: Option<CudaSlice<u8>>,
 }
 
 /// The process's GPUs.
@@ -50,7 +51,14 @@ impl Gradients {
         let d_o_values = random(case.problem.element(), elements(Tensor::DO), 5);
         let d_o = stream.clone_htod(&d_o_values).unwrap();
         let outputs = OUTPUTS.map(|tensor| stream.clone_htod(&vec![UNTOUCHED; elements(tensor)]).unwrap());
-        Self { case, gradient, d_o, outputs, d_o_values }
+        Self { case, gradient, d_o, outputs, d_o_values, workspace: None }
+    }
+
+    /// With a workspace of any contents, if a kernel can use one.
+    fn by_sums(self) -> Self {
+        let bytes = fa512::backward_by_sums_workspace_bytes(&self.gradient, &Gpu::current().unwrap()).unwrap() as usize;
+        let workspace = (bytes > 0).then(|| self.case.stream.clone_htod(&vec![u8::MAX; bytes]).unwrap());
+        Self { workspace, ..self }
     }
 
     /// Computes the gradients and requires right ones.
@@ -62,12 +70,15 @@ impl Gradients {
     fn addresses(&self) -> BackwardAddresses {
         let stream = &self.case.stream;
         let [dq, dk, dv] = self.outputs.each_ref().map(|slice| address(slice, stream));
-        BackwardAddresses { forward: self.case.addresses(), d_o: address(&self.d_o, stream), dq, dk, dv }
+        let workspace = self.workspace.as_ref().map(|workspace| address(workspace, stream));
+        let forward = Addresses { workspace, ..self.case.addresses() };
+        BackwardAddresses { forward, d_o: address(&self.d_o, stream), dq, dk, dv }
     }
 
     fn call(&self, addresses: BackwardAddresses) -> Result<(), Error> {
+        let call = if self.workspace.is_some() { fa512::backward_by_sums } else { fa512::backward };
         // SAFETY: the tensors live until `self` is dropped, behind a synchronisation; finding wrong addresses is the purpose of the call.
-        unsafe { fa512::backward(&self.gradient, addresses, raw(&self.case.stream)) }
+        unsafe { call(&self.gradient, addresses, raw(&self.case.stream)) }
     }
 
     /// dQ, dK and dV as they are on the GPU.
@@ -294,6 +305,31 @@ fn gradients_of_heads_that_a_block_computes_whole_are_right() {
             let entry = fa512::supports_backward(&gradients.gradient, &Gpu::current().unwrap()).unwrap().entry;
             assert_eq!(entry.contains("_backward_heads_"), crate::ARCHITECTURE == "90", "{entry}");
             gradients.compute();
+            assert_eq!(findings(), "", "{problem:?}");
+        }
+    }
+}
+
+#[test]
+fn gradients_that_are_summed_in_a_workspace_are_right_and_come_again() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for (kv_heads, group, sequence, kv_sequence, head_dim, element) in [
+        (1, 1, 400, 400, 64, Element::F16),
+        (1, 2, 200, 300, 40, Element::Bf16),
+        (2, 1, 300, 390, 128, Element::Bf16),
+        (1, 1, 300, 40, 72, Element::F16),
+    ] {
+        for mask in [Mask::Full, Mask::Causal] {
+            let shape = Shape::new(1, kv_heads * group, sequence).with_kv_heads(kv_heads);
+            let shape = shape.with_kv_sequence(kv_sequence).with_head_dim(head_dim);
+            let problem = problem(shape, mask, Layout::Bshd).with_element(element);
+            let gradients = Gradients::new(problem, &stream).by_sums();
+            assert_eq!(gradients.workspace.is_some(), crate::ARCHITECTURE == "90", "{problem:?}");
+            gradients.compute();
+            let first = gradients.results();
+            gradients.compute();
+            assert!(gradients.results() == first, "the same bits, {problem:?}");
             assert_eq!(findings(), "", "{problem:?}");
         }
     }

@@ -36,7 +36,12 @@ def both_refuse(reason: Optional[str], query: Tensor, bias: Optional[Tensor] = N
 def of_batch(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """dQ, dK and dV of a batch; `options` are those of the forward pass."""
+    """dQ, dK and dV of a batch; `options` are those of the forward pass. Long sequences take a workspace from PyTorch's allocator."""
+
+    def allocate(size: int) -> Tensor:
+        return torch.empty(size, dtype=torch.uint8, device=query.device)
+
+    options["allocate"] = allocate
     return _by(_native.attention_backward, _like(query, key, value), grad, query, key, value, out, lse, **options)
 
 

@@ -9,9 +9,15 @@ use crate::device::unrolled;
 /// # Safety
 /// Both are addresses of chunks in shared memory that have arrived.
 #[inline(always)]
-pub unsafe fn add_products<E: Element>([mut even, mut odd]: [f32; 2], a: u32, b: u32) -> [f32; 2] {
+pub unsafe fn add_products<E: Element>(sums: [f32; 2], a: u32, b: u32) -> [f32; 2] {
     // SAFETY: the caller's promise.
     let (a, b) = unsafe { (memory::load_shared_16(a), memory::load_shared_16(b)) };
+    products::<E>(sums, a, b)
+}
+
+/// [`add_products`] of two chunks in registers.
+#[inline(always)]
+pub fn products<E: Element>([mut even, mut odd]: [f32; 2], a: [u32; 4], b: [u32; 4]) -> [f32; 2] {
     unrolled!(at most 4; for pair in 4 => {
         let ([a0, a1], [b0, b1]) = (E::unpack(a[pair]), E::unpack(b[pair]));
         even = math::fma(a0, b0, even);

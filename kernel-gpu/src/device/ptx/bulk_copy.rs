@@ -39,6 +39,19 @@ pub unsafe fn store(global: u64, shared: u32, bytes: u32) {
     );
 }
 
+/// `cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32`: starts adding to global memory.
+///
+/// # Safety
+/// As for [`store`].
+#[inline(always)]
+pub unsafe fn add_f32(global: u64, shared: u32, bytes: u32) {
+    instruction!(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [{}], [{}], {};",
+        in(reg64) global, in(reg32) shared, in(reg32) bytes,
+        options(nostack)
+    );
+}
+
 macro_rules! tensor_copies {
     ($($rank:literal $load:ident $store:ident($($index:literal),*) $coordinates:literal;)*) => {$(
         #[doc = concat!("`cp.async.bulk.tensor.", $rank, "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes`: starts")]
@@ -127,4 +140,11 @@ pub fn commit_group() {
 pub fn wait_for_reads<const PENDING: u32>() {
     // SAFETY: the instruction only waits.
     unsafe { asm!("cp.async.bulk.wait_group.read {};", const PENDING, options(nostack)) };
+}
+
+/// `cp.async.bulk.wait_group`: waits until all bulk groups of the calling thread are complete, whose writes it then sees.
+#[inline(always)]
+pub fn wait_for_writes() {
+    // SAFETY: the instruction only waits.
+    unsafe { asm!("cp.async.bulk.wait_group 0;", options(nostack)) };
 }

@@ -123,7 +123,6 @@ pub unsafe fn store_global_16(address: u64, value: [u32; 4]) {
 ///
 /// # Safety
 /// `address` is a 16-byte aligned global address of 16 bytes that only this thread writes.
-#[cfg(feature = "sm_80")]
 #[inline(always)]
 pub unsafe fn store_global_four(address: u64, [a, b, c, d]: [f32; 4]) {
     instruction!(
@@ -131,6 +130,32 @@ pub unsafe fn store_global_four(address: u64, [a, b, c, d]: [f32; 4]) {
         in(reg64) address, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
         options(nostack)
     );
+}
+
+/// `ld.global.v4.b32`.
+///
+/// # Safety
+/// As for [`load_global_four`].
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub unsafe fn load_global_16(address: u64) -> [u32; 4] {
+    let (a, b, c, d);
+    instruction!(
+        "ld.global.v4.b32 {{{}, {}, {}, {}}}, [{}];",
+        out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) address,
+        options(nostack, readonly)
+    );
+    [a, b, c, d]
+}
+
+/// `st.global.u32`.
+///
+/// # Safety
+/// `address` is a 4-byte aligned global address of 4 bytes that only this thread writes.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub unsafe fn store_global_4(address: u64, value: u32) {
+    instruction!("st.global.u32 [{}], {};", in(reg64) address, in(reg32) value, options(nostack));
 }
 
 /// `st.global.f32`.
@@ -166,8 +191,7 @@ pub unsafe fn prefetch_global(address: u64) {
 /// `ld.global.v4.f32`.
 ///
 /// # Safety
-/// `address` is a 16-byte aligned global address of 16 initialised bytes that are not written while the grid runs.
-#[cfg(feature = "sm_80")]
+/// `address` is a 16-byte aligned global address of 16 initialised bytes that nothing writes at the same time.
 #[inline(always)]
 pub unsafe fn load_global_four(address: u64) -> [f32; 4] {
     let (a, b, c, d);

@@ -10,3 +10,11 @@ pub fn fence_async_shared() {
     // SAFETY: orders accesses, performs none.
     unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack)) };
 }
+
+/// `fence.proxy.async.global`: orders accesses to global memory that the calling thread has seen before bulk copies that it starts afterwards.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub fn fence_async_global() {
+    // SAFETY: orders accesses, performs none.
+    unsafe { asm!("fence.proxy.async.global;", options(nostack)) };
+}

@@ -33,7 +33,8 @@ pub struct BackwardArgs {
     pub key_tiles: Divisor,
     /// Heads of K and V.
     pub kv_heads: Divisor,
-    /// Items of a head of K and V: its key tiles, and the query tiles of the heads of Q that share it.
+    /// Items of a head of K and V: its key tiles, and the query tiles of the heads of Q that share it. With a workspace, the key tiles of the
+    /// heads that are interleaved.
     pub head_items: Divisor,
     /// By how many items the first one of a head differs from that of the head before.
     pub turn: u32,
@@ -41,10 +42,43 @@ pub struct BackwardArgs {
     pub key_blocks: u32,
     /// The factor on the scores.
     pub scale: f32,
+    /// The sums of dQ in a workspace.
+    pub workspace: SumsArgs,
+}
+
+/// The workspace in which the items of keys add up dQ, and their order. A tile is one of 64 queries; those of a head follow one another, and the
+/// heads of an entry of the batch, and the entries.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SumsArgs {
+    /// dQ of each tile, f32, in panels of 64 columns in the order of the registers.
+    pub sums: u64,
+    /// −LSE in base 2 and Δ of the 64 rows of each tile, f32.
+    pub statistics: u64,
+    /// The number of the next item; then for each tile how many items have added to its sum; u32.
+    pub counts: u64,
+    /// Heads of K and V whose items are interleaved.
+    pub interleaved: Divisor,
+    /// Those that are left for the last time.
+    pub interleaved_last: Divisor,
+    /// How often there are [`Self::interleaved`] of them.
+    pub interleavings: u32,
+    /// Whether this launch computes the statistics and sets the counts to 0, before the one that computes gradients.
+    pub prepares: u32,
+}
+
+impl SumsArgs {
+    /// There is no workspace.
+    pub(super) const NONE: Self = {
+        let one = Divisor::new(core::num::NonZeroU32::MIN);
+        let (interleaved, interleaved_last) = (one, one);
+        Self { sums: 0, statistics: 0, counts: 0, interleaved, interleaved_last, interleavings: 0, prepares: 0 }
+    };
 }
 
 const _: () = assert!(
-    size_of::<BackwardArgs>() == size_of::<ForwardArgs>() + 4 * 8 + 4 * 24 + 3 * size_of::<Divisor>() + 3 * 4,
+    size_of::<BackwardArgs>()
+        == size_of::<ForwardArgs>() + 4 * 8 + 4 * 24 + 3 * size_of::<Divisor>() + 3 * 4 + size_of::<SumsArgs>(),
     "there is no padding"
 );
 

@@ -3,4 +3,5 @@
 pub mod args;
 mod items;
 pub mod plan;
+mod sums;
 pub mod variants;

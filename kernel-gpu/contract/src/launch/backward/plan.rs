@@ -3,8 +3,9 @@
 use core::num::NonZeroU32;
 use core::ops::Range;
 
-use super::args::{BackwardArgs, BackwardMaps, MAPPED};
+use super::args::{BackwardArgs, BackwardMaps, MAPPED, SumsArgs};
 use super::items::HeadItems;
+use super::sums::Layout;
 use super::variants::{BACKWARD_VARIANTS, BackwardTile, BackwardVariant, TmaTile};
 use crate::launch::args::{ForwardArgs, ScoreModArgs, TENSOR_MAP_BYTES};
 use crate::launch::plan::Addresses;
@@ -19,6 +20,7 @@ use crate::spec::gradient::Gradient;
 use crate::spec::limits::MAXIMUM_WORK_ITEMS;
 use crate::spec::problem::Problem;
 use crate::spec::refusal::Refusal;
+use crate::spec::shape::Shape;
 use crate::spec::tensor::Tensor;
 use crate::spec::view::RowsAt;
 
@@ -28,7 +30,8 @@ const LSE_ELEMENT_BYTES: u64 = 4;
 /// Device addresses of the tensors of a gradient, which their views count from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackwardAddresses {
-    /// The tensors of the forward pass; all of them are read, and LSE is required. There is no workspace.
+    /// The tensors of the forward pass; all of them are read, and LSE is required. The workspace is one of
+    /// [`BackwardPlan::workspace_bytes`], if that is not 0.
     pub forward: Addresses,
     /// dO.
     pub d_o: u64,
@@ -40,6 +43,17 @@ pub struct BackwardAddresses {
     pub dv: u64,
 }
 
+/// Where dQ is summed in a workspace of the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sums {
+    /// Nowhere: there is none.
+    Nowhere,
+    /// Where it is faster.
+    WhereFaster,
+    /// Wherever a kernel can, for tests.
+    Wherever,
+}
+
 /// A planned launch of a gradient on a GPU, without the addresses of its tensors.
 #[derive(Clone, Copy, Debug)]
 pub struct BackwardPlan {
@@ -47,15 +61,16 @@ pub struct BackwardPlan {
     gradient: Gradient,
     blocks: u32,
     args: BackwardArgs,
+    sums: Option<Layout>,
 }
 
 impl BackwardPlan {
-    /// Plans the launch for `gradient` on `gpu`. No allocation, no driver call.
+    /// Plans the launch for `gradient` on `gpu`, with a workspace or without. No allocation, no driver call.
     ///
     /// # Errors
     /// What no kernel computes, what the GPU lacks, or that there are more blocks than one launch can have.
-    pub fn new(gradient: &Gradient, gpu: &Gpu<'_>) -> Result<Self, Refusal> {
-        let variant = choose(gradient, gpu)?;
+    pub fn new(gradient: &Gradient, gpu: &Gpu<'_>, sums: Sums) -> Result<Self, Refusal> {
+        let variant = choose(gradient, gpu, sums)?;
         let problem = gradient.problem().simplified();
         let (shape, tile) = (problem.shape(), variant.tile);
         let [query_tiles, key_tiles] = [(shape.sequence, tile.query_rows()), (shape.kv_sequence, tile.rows())]
@@ -82,6 +97,10 @@ impl BackwardPlan {
             }
             BackwardTile::Sm90(tile) => (blocks as u32).min(resident(tile)),
         };
+        let sums = variant
+            .sums_in_workspace()
+            .then(|| Layout::new(shape, (query_tiles, key_tiles), tile.columns(), gpu.multiprocessors));
+        let head_items = sums.map_or(head_items, |sums| sums.items_of_interleaved());
         let args = BackwardArgs {
             problem: ForwardArgs {
                 work_items: positive(blocks as u32),
@@ -101,8 +120,14 @@ impl BackwardPlan {
             turn: if tile.has_query_items() && grid < blocks as u32 { items.best_turn(blocks as u32, grid) } else { 0 },
             key_blocks: key_blocks as u32,
             scale: problem.scale() as f32,
+            workspace: sums.map_or(SumsArgs::NONE, Layout::args),
         };
-        Ok(Self { variant, gradient: *gradient, blocks: grid, args })
+        Ok(Self { variant, gradient: *gradient, blocks: grid, args, sums })
+    }
+
+    /// Bytes of the workspace; 0 if none is of use. Nothing has to be written to it before.
+    pub fn workspace_bytes(&self) -> u64 {
+        self.sums.map_or(0, Layout::bytes)
     }
 
     /// The entry.
@@ -128,7 +153,9 @@ impl BackwardPlan {
         let BackwardAddresses { forward, d_o, dq, dk, dv } = addresses;
         let problem = self.gradient.problem();
         let lse = forward.lse.ok_or(Refusal::NoAddress { tensor: Tensor::Lse })?;
-        let FirstElements { q, k, v, o, .. } = addresses::check(problem, 0, forward)?;
+        let bytes = self.workspace_bytes();
+        let FirstElements { q, k, v, o, workspace } = addresses::check(problem, bytes, forward)?;
+        let occupied = (bytes > 0).then(|| (Tensor::Workspace, workspace..workspace + bytes));
         let first = |tensor, address| {
             let view = self.gradient.view_of(tensor).expect("a tensor with rows");
             first_element(tensor, address, view)
@@ -150,7 +177,8 @@ impl BackwardPlan {
         for (index, output) in rows.iter().enumerate().take(3) {
             let at = self.range(output)?;
             check_apart(&at, core::slice::from_ref(&lse_range))?;
-            others.iter().flatten().try_for_each(|other| check_apart(&at, core::slice::from_ref(other)))?;
+            let others = others.iter().flatten().chain(&occupied);
+            others.into_iter().try_for_each(|other| check_apart(&at, core::slice::from_ref(other)))?;
             rows[index + 1..].iter().try_for_each(|other| self.check_rows_apart(output, other))?;
         }
         let tensor_maps = self.variant.uses_tensor_maps().then(|| {
@@ -166,9 +194,11 @@ impl BackwardPlan {
         let score_mod = ScoreModArgs { bias, slopes, ..self.args.problem.score_mod };
         let tensors = ForwardArgs { q, k, v, o, lse, score_mod, ..self.args.problem };
         let problem = ForwardArgs { cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, ..tensors };
-        let args = BackwardArgs { problem, d_o, dq, dk, dv, ..self.args };
+        let workspace = self.sums.map_or(SumsArgs::NONE, |sums| sums.at(workspace));
+        let args = BackwardArgs { problem, d_o, dq, dk, dv, workspace, ..self.args };
         let encoded = BackwardMaps([[0; TENSOR_MAP_BYTES as usize]; MAPPED.len()]);
-        Ok(BackwardLaunch { variant: self.variant, blocks: self.blocks, args, tensor_maps, encoded })
+        let preparing_blocks = self.sums.map_or(0, Layout::tiles);
+        Ok(BackwardLaunch { variant: self.variant, blocks: self.blocks, preparing_blocks, args, tensor_maps, encoded })
     }
 
     /// Requires two tensors, each at its first element, to share no memory. Rows of one may lie between those of the other.
@@ -193,7 +223,7 @@ impl BackwardPlan {
 }
 
 /// The entry that computes `gradient` on `gpu`.
-fn choose(gradient: &Gradient, gpu: &Gpu<'_>) -> Result<&'static BackwardVariant, Refusal> {
+fn choose(gradient: &Gradient, gpu: &Gpu<'_>, sums: Sums) -> Result<&'static BackwardVariant, Refusal> {
     let problem = gradient.problem();
     let (simplified, shape) = (problem.simplified().mask(), problem.shape());
     let is_plain = problem.score_mod().is_none();
@@ -203,12 +233,12 @@ fn choose(gradient: &Gradient, gpu: &Gpu<'_>) -> Result<&'static BackwardVariant
             Scores::Modified => !is_plain || simplified == Mask::Window,
         };
         let is_packed = matches!(variant.sequence, Sequence::Packed);
-        computes_mask && is_packed == problem.packing().is_some() && variant.element == problem.element()
+        let has_memory = sums != Sums::Nowhere || !variant.sums_in_workspace();
+        has_memory && computes_mask && is_packed == problem.packing().is_some() && variant.element == problem.element()
     };
     let computed = BACKWARD_VARIANTS.iter().filter(accepts);
     let mut refusal = Refusal::NoBackward { of: "heads of more than 128 columns" };
-    let takes =
-        |one: &&BackwardVariant| one.head_dims().contains(&shape.head_dim) && one.is_faster(shape, gpu.multiprocessors);
+    let takes = |one: &&BackwardVariant| one.head_dims().contains(&shape.head_dim) && is_taken(one, shape, gpu, sums);
     for variant in computed.filter(takes) {
         match runs(variant, gradient, gpu) {
             Ok(()) => return Ok(variant),
@@ -216,6 +246,14 @@ fn choose(gradient: &Gradient, gpu: &Gpu<'_>) -> Result<&'static BackwardVariant
         }
     }
     Err(refusal)
+}
+
+/// Whether `variant` is taken for `shape`, of those that compute it.
+fn is_taken(variant: &BackwardVariant, shape: Shape, gpu: &Gpu<'_>, sums: Sums) -> bool {
+    match sums {
+        Sums::Wherever if variant.sums_in_workspace() => true,
+        _ => variant.is_faster(shape, gpu.multiprocessors),
+    }
 }
 
 /// Requires `variant`, which computes `gradient`, to run on `gpu`.
@@ -248,6 +286,7 @@ fn tiles(problem: &Problem, length: u32, rows: u32) -> Option<u32> {
 pub struct BackwardLaunch {
     variant: &'static BackwardVariant,
     blocks: u32,
+    preparing_blocks: u32,
     args: BackwardArgs,
     tensor_maps: Option<[TensorMap; 5]>,
     encoded: BackwardMaps,
@@ -272,6 +311,18 @@ impl BackwardLaunch {
     /// Dynamic shared memory of a block, bytes.
     pub const fn shared_bytes(&self) -> u32 {
         self.variant.tile.shared_bytes()
+    }
+
+    /// The launch of the same kernel that has to precede this one, if any: it prepares the workspace.
+    pub fn preparing(&self) -> Option<Self> {
+        let workspace = SumsArgs { prepares: 1, ..self.args.workspace };
+        let args = BackwardArgs { workspace, ..self.args };
+        (self.preparing_blocks > 0).then_some(Self {
+            blocks: self.preparing_blocks,
+            preparing_blocks: 0,
+            args,
+            ..*self
+        })
     }
 
     /// The kernel's argument.
@@ -313,7 +364,7 @@ mod tests {
     use crate::spec::config::Element;
     use crate::spec::gradient::GradientViews;
     use crate::spec::packing::Packing;
-    use crate::spec::problem::{ScoreMod, Shape, Window};
+    use crate::spec::problem::{ScoreMod, Window};
     use crate::spec::tensor::Strides;
     use crate::spec::view::{Layout, View, Views};
     use std::string::ToString;
@@ -328,7 +379,7 @@ mod tests {
     }
 
     fn plan(problem: Problem) -> Result<BackwardPlan, Refusal> {
-        BackwardPlan::new(&Gradient::new(problem).unwrap(), &GPU)
+        BackwardPlan::new(&Gradient::new(problem).unwrap(), &GPU, Sums::Nowhere)
     }
 
     #[test]
@@ -374,7 +425,8 @@ mod tests {
                 of(*element == Element::Bf16, "bf16_"),
                 of(tile.columns() == 128, "d128_"),
                 "backward_",
-                of(!tile.has_query_items(), "heads_"),
+                of(matches!(tile, BackwardTile::Sm90(tile) if tile.keeps_dq()), "heads_"),
+                of(variant.sums_in_workspace(), "ordered_"),
                 of(matches!(tile, BackwardTile::Sm90(tile) if tile.warpgroups == 1), "short_"),
                 of(matches!(sequence, Sequence::Packed), "packed_"),
                 computes,
@@ -387,7 +439,7 @@ mod tests {
     fn hopper_gpus_compute_batches_by_tensor_maps_where_these_describe_the_tensors() {
         const H200: Gpu<'static> =
             Gpu { name: "H200", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
-        let entry = |gradient: &Gradient| BackwardPlan::new(gradient, &H200).unwrap().variant().entry;
+        let entry = |gradient: &Gradient| BackwardPlan::new(gradient, &H200, Sums::Nowhere).unwrap().variant().entry;
         let of = |rows, head_dim| {
             let shape = Shape::new(2, 2, rows).with_head_dim(head_dim);
             Gradient::new(Problem::new(shape, Mask::Causal, Layout::Bhsd).unwrap()).unwrap()
@@ -399,7 +451,7 @@ mod tests {
         let gradient = of(200, 64);
         let gradient = gradient.with_views(GradientViews { d_o: far, ..*gradient.views() }).unwrap();
         assert_eq!(entry(&gradient), "fa512_sm80_backward_causal");
-        let planned = BackwardPlan::new(&of(512, 64), &H200).unwrap();
+        let planned = BackwardPlan::new(&of(512, 64), &H200, Sums::Nowhere).unwrap();
         assert_eq!((planned.args.problem.work_items.get(), planned.args.head_items.get().get()), (2 * 2 * 8, 8));
         assert_eq!(planned.blocks(), 32, "no more blocks than items");
     }
@@ -410,7 +462,7 @@ mod tests {
             Gpu { name: "H200", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
         let planned = |shape: Shape| {
             let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
-            BackwardPlan::new(&Gradient::new(problem).unwrap(), &H200).unwrap()
+            BackwardPlan::new(&Gradient::new(problem).unwrap(), &H200, Sums::WhereFaster).unwrap()
         };
         let takes = |shape| planned(shape).variant().entry == "fa512_sm90_backward_heads_full";
         assert!(takes(Shape::new(32, 8, 512)) && takes(Shape::new(110, 1, 65)) && takes(Shape::new(1000, 1, 300)));
@@ -429,6 +481,33 @@ mod tests {
             (132, 33 * 8 * 3, 3)
         );
         assert_eq!(args.problem.query_tiles.get().get(), 5, "steps of a head");
+    }
+
+    #[test]
+    fn long_sequences_are_summed_in_a_workspace_where_one_is_provided() {
+        const H200: Gpu<'static> =
+            Gpu { name: "H200", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
+        let planned = |shape: Shape, sums| {
+            let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+            BackwardPlan::new(&Gradient::new(problem).unwrap(), &H200, sums).unwrap()
+        };
+        let long = Shape::new(6, 32, 1100).with_kv_heads(16).with_kv_sequence(1400).with_head_dim(128);
+        let with = planned(long, Sums::WhereFaster);
+        assert_eq!(with.variant().entry, "fa512_sm90_d128_backward_ordered_full");
+        let tiles = 6 * 32 * 18;
+        assert_eq!(with.workspace_bytes(), tiles * (64 * 128 * 4 + 64 * 8) + (tiles + 1) * 4 + 12);
+        // 17 of 96 heads of keys are interleaved, so that some 8 blocks have the same one.
+        let (args, sums) = (with.args, with.args.workspace);
+        assert_eq!((args.problem.work_items.get(), args.head_items.get().get()), (96 * 11, 17 * 11));
+        assert_eq!((sums.interleaved.get().get(), sums.interleaved_last.get().get(), sums.interleavings), (17, 11, 5));
+        let [short, few] = [Shape::new(60, 16, 1000), Shape::new(2, 15, 1100)].map(|shape| shape.with_head_dim(128));
+        let narrow = long.with_head_dim(64);
+        for (shape, sums) in
+            [(long, Sums::Nowhere), (short, Sums::WhereFaster), (few, Sums::WhereFaster), (narrow, Sums::WhereFaster)]
+        {
+            let without = planned(shape, sums);
+            assert!(!without.variant().sums_in_workspace() && without.workspace_bytes() == 0);
+        }
     }
 
     #[test]

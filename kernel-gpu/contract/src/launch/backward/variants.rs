@@ -5,6 +5,7 @@ use core::ops::RangeInclusive;
 use crate::schedule::architecture::{REGISTER_ALLOCATION_UNIT, REGISTERS_PER_MULTIPROCESSOR};
 use crate::schedule::tile::sm90_tma::{MBARRIER_BYTES, TENSOR_MAP_ROWS};
 use crate::spec::config::{ELEMENT_BYTES, Element, Family, MMA_M, Mask, Scores, Sequence, WARP_SIZE, WARPGROUP_WARPS};
+use crate::spec::limits::MAXIMUM_WORK_ITEMS;
 use crate::spec::shape::Shape;
 
 /// How the blocks of a backward entry of sm_80 divide the work.
@@ -26,6 +27,14 @@ pub struct Tile {
 pub const STAGES: u32 = 2;
 /// Bytes of what a block knows of a query row: LSE in base 2, and the sum over dO ∘ O.
 pub const STATISTICS_BYTES: u32 = 8;
+/// Tiles of dS, and panels of dQ, that are handed over at once.
+const IN_FLIGHT: u32 = 2;
+/// Columns of a panel of dQ.
+pub const PANEL_COLUMNS: u32 = 64;
+/// Bytes of a panel of dQ, f32.
+pub const PANEL_BYTES: u32 = TmaTile::STEP * PANEL_COLUMNS * 4;
+/// Bytes of the number of an item in shared memory.
+pub const NUMBER_BYTES: u32 = 8;
 
 impl Tile {
     /// Columns of its tiles.
@@ -84,41 +93,61 @@ pub enum Dq {
     InSharedMemory {
         /// Query rows, of all heads of Q that share the head of K and V.
         rows: u32,
-        /// Tiles of dS in shared memory.
-        d_s: u32,
     },
+    /// Of a step's queries, from the dS of an item's keys. The items add it to a sum in a workspace, one after another, so that the sum has the
+    /// same bits every time; the last one stores it. One warpgroup more computes it.
+    InWorkspace,
 }
 
 impl TmaTile {
     /// Rows that a block takes in a step.
     pub const STEP: u32 = TENSOR_MAP_ROWS;
-    /// Registers of a thread that computes dQ in shared memory.
-    pub const DQ_REGISTERS: u32 = 80;
+
+    /// Registers of a thread that computes dQ from dS that was handed over.
+    pub const fn dq_registers(self) -> u32 {
+        if self.sums_in_workspace() { 72 } else { 80 }
+    }
 
     /// Registers of a thread that does not compute products.
     pub const fn producer_registers(self) -> u32 {
-        if self.keeps_dq() { 32 } else { 40 }
+        match self.dq {
+            Dq::ByItems => 40,
+            Dq::InSharedMemory { .. } => 32,
+            Dq::InWorkspace => 24,
+        }
     }
 
     /// Query rows of a head of K and V whose dQ is computed in shared memory.
     pub const fn dq_rows(self) -> u32 {
         match self.dq {
-            Dq::ByItems => 0,
             Dq::InSharedMemory { rows, .. } => rows,
+            Dq::ByItems | Dq::InWorkspace => 0,
         }
     }
 
-    /// Tiles of dS in shared memory, which it takes.
+    /// Tiles of dS in shared memory, through which it is handed over.
     pub const fn d_s(self) -> u32 {
-        match self.dq {
-            Dq::ByItems => 0,
-            Dq::InSharedMemory { d_s, .. } => d_s,
-        }
+        if self.hands_over() { IN_FLIGHT } else { 0 }
+    }
+
+    /// Panels of dQ in shared memory on their way to the workspace.
+    pub const fn panels(self) -> u32 {
+        if self.sums_in_workspace() { IN_FLIGHT } else { 0 }
     }
 
     /// Whether dQ is computed in shared memory.
     pub const fn keeps_dq(self) -> bool {
-        self.dq_rows() > 0
+        matches!(self.dq, Dq::InSharedMemory { .. })
+    }
+
+    /// Whether items add dQ to a sum in a workspace.
+    pub const fn sums_in_workspace(self) -> bool {
+        matches!(self.dq, Dq::InWorkspace)
+    }
+
+    /// Whether dQ is computed from the dS of the items of keys, by a warpgroup of its own.
+    pub const fn hands_over(self) -> bool {
+        !matches!(self.dq, Dq::ByItems)
     }
 
     /// Columns of its tiles.
@@ -133,14 +162,14 @@ impl TmaTile {
 
     /// Threads of a block.
     pub const fn threads(self) -> u32 {
-        (self.warpgroups + self.keeps_dq() as u32 + 1) * WARPGROUP_WARPS * WARP_SIZE
+        (self.warpgroups + self.hands_over() as u32 + 1) * WARPGROUP_WARPS * WARP_SIZE
     }
 
     /// Registers of a thread that computes products: those of the launch, and what the other threads give up.
     pub const fn consumer_registers(self) -> u32 {
         let at_launch = REGISTERS_PER_MULTIPROCESSOR / self.blocks / self.threads() / REGISTER_ALLOCATION_UNIT
             * REGISTER_ALLOCATION_UNIT;
-        let of_dq = if self.keeps_dq() { at_launch - Self::DQ_REGISTERS } else { 0 };
+        let of_dq = if self.hands_over() { at_launch - self.dq_registers() } else { 0 };
         let given_up = at_launch - self.producer_registers() + of_dq;
         (at_launch + given_up / self.warpgroups) / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT
     }
@@ -155,9 +184,9 @@ impl TmaTile {
         self.own_tensors() * self.rows() * self.columns * ELEMENT_BYTES as u32
     }
 
-    /// Tiles of a stage: of Q, dO and O, or of K and V. O lies where dQ will be, if that is in shared memory.
+    /// Tiles of a stage: of Q and dO, or of K and V; and of O, unless it lies where dQ will be, or is read before.
     pub const fn staged(self) -> u32 {
-        if self.keeps_dq() { 2 } else { 3 }
+        if self.hands_over() { 2 } else { 3 }
     }
 
     /// Bytes of a stage.
@@ -167,7 +196,7 @@ impl TmaTile {
 
     /// Query rows whose statistics are in a stage: those of a step, or of an item.
     pub const fn statistics_rows(self) -> u32 {
-        if self.keeps_dq() { Self::STEP } else { self.rows() }
+        if self.hands_over() { Self::STEP } else { self.rows() }
     }
 
     /// Bytes of the statistics of query rows in a stage.
@@ -175,14 +204,24 @@ impl TmaTile {
         self.statistics_rows() * STATISTICS_BYTES
     }
 
-    /// Bytes of dQ in shared memory, f32.
+    /// Bytes of dQ in shared memory, f32: all of it, or panels on their way to the workspace.
     pub const fn dq_bytes(self) -> u32 {
-        self.dq_rows() * self.columns * 4
+        self.dq_rows() * self.columns * 4 + self.panels() * PANEL_BYTES
+    }
+
+    /// Mbarriers of dQ: one for each tile that is kept, two for each panel.
+    pub const fn dq_barriers(self) -> u32 {
+        self.dq_rows() / Self::STEP + 2 * self.panels()
     }
 
     /// Bytes of dS of a step.
     pub const fn d_s_bytes(self) -> u32 {
         self.rows() * Self::STEP * ELEMENT_BYTES as u32
+    }
+
+    /// Bytes of the numbers of the items in shared memory, which a producer draws where items add to sums.
+    pub const fn number_bytes(self) -> u32 {
+        if self.sums_in_workspace() { self.own * NUMBER_BYTES } else { 0 }
     }
 
     /// Dynamic shared memory of a block, bytes: own rows, stages, dQ and dS, and mbarriers: full and empty of each, and of the statistics of
@@ -191,8 +230,9 @@ impl TmaTile {
         self.own * (self.own_bytes() + 2 * MBARRIER_BYTES)
             + self.stages * (self.stage_bytes() + self.statistics_bytes() + 3 * MBARRIER_BYTES)
             + self.dq_bytes()
-            + self.dq_rows() / Self::STEP * MBARRIER_BYTES
+            + self.dq_barriers() * MBARRIER_BYTES
             + self.d_s() * (self.d_s_bytes() + 2 * MBARRIER_BYTES)
+            + self.number_bytes()
     }
 }
 
@@ -208,7 +248,7 @@ pub enum BackwardTile {
 impl BackwardTile {
     /// Whether dQ is computed by items of its own.
     pub const fn has_query_items(self) -> bool {
-        !matches!(self, Self::Sm90(tile) if tile.keeps_dq())
+        !matches!(self, Self::Sm90(tile) if tile.hands_over())
     }
 
     /// Rows of the query tiles that a launch counts.
@@ -257,6 +297,13 @@ impl BackwardTile {
     }
 }
 
+/// Queries of a head from which on a workspace is worth its cost on an H200, if the mask has all keys and if it is causal. Blocks that have the same
+/// head wait for each other in the beginning.
+const LONG: u32 = 1024;
+const LONG_CAUSAL: u32 = 2048;
+/// Items of keys for each multiprocessor that are needed for it in the first case. The part of the last ones that must have one is as of [`BUSY`].
+const ITEMS: u64 = 4;
+
 /// By how much whole heads are faster than items, as a fraction: its inverse is the part of the multiprocessors that they must keep busy.
 const BUSY: (u64, u64) = (5, 4);
 
@@ -300,12 +347,37 @@ impl BackwardVariant {
                 let is_long = shape.sequence.max(shape.kv_sequence) > TmaTile::STEP;
                 fits && is_long && BUSY.0 * heads >= BUSY.1 * rounds * u64::from(multiprocessors)
             }
+            BackwardTile::Sm90(tile) if tile.sums_in_workspace() => {
+                self.is_worth_a_workspace(tile, shape, multiprocessors)
+            }
             // At most two items of keys a head, and two of queries.
             BackwardTile::Sm90(tile) if tile.warpgroups == 1 => {
                 shape.sequence.max(shape.kv_sequence) <= 2 * tile.rows()
             }
             _ => true,
         }
+    }
+
+    /// Whether summing dQ in a workspace is faster than computing it by items of queries.
+    fn is_worth_a_workspace(&self, tile: TmaTile, shape: Shape, multiprocessors: u32) -> bool {
+        let product = |counts: [u32; 3]| counts.into_iter().fold(1, |all: u64, count| all.saturating_mul(count.into()));
+        let tiles = product([shape.batch, shape.heads, shape.sequence.div_ceil(TmaTile::STEP)]);
+        let items = product([shape.batch, shape.kv_heads, shape.kv_sequence.div_ceil(tile.rows())]);
+        let at_once = u64::from(multiprocessors.max(1));
+        let is_long = match self.mask {
+            Mask::Causal => shape.sequence >= LONG_CAUSAL && items >= at_once,
+            _ => {
+                let places = items.div_ceil(at_once) * at_once;
+                shape.sequence >= LONG && items >= ITEMS * at_once && BUSY.0 * items >= BUSY.1 * places
+            }
+        };
+        // Of narrow heads, most of a tile would be zeros.
+        is_long && 2 * shape.head_dim > tile.columns && tiles <= MAXIMUM_WORK_ITEMS
+    }
+
+    /// Whether its items add dQ to sums in a workspace, which a launch before theirs prepares.
+    pub const fn sums_in_workspace(&self) -> bool {
+        matches!(self.tile, BackwardTile::Sm90(tile) if tile.sums_in_workspace())
     }
 
     /// Whether it copies through tensor maps, and takes them as a second argument.
@@ -325,8 +397,11 @@ impl BackwardVariant {
 macro_rules! for_every_backward_variant {
     ($callback:ident) => {
         $callback! {
-            fa512_sm90_backward_heads_full, fa512_sm90_bf16_backward_heads_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InSharedMemory { rows: 512, d_s: 2 } }, Any, Full;
-            fa512_sm90_backward_heads_causal, fa512_sm90_bf16_backward_heads_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InSharedMemory { rows: 512, d_s: 2 } }, Any, Causal;
+            fa512_sm90_backward_heads_full, fa512_sm90_bf16_backward_heads_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InSharedMemory { rows: 512 } }, Any, Full;
+            fa512_sm90_backward_heads_causal, fa512_sm90_bf16_backward_heads_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InSharedMemory { rows: 512 } }, Any, Causal;
+            fa512_sm90_backward_ordered_causal, fa512_sm90_bf16_backward_ordered_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Causal;
+            fa512_sm90_d128_backward_ordered_full, fa512_sm90_bf16_d128_backward_ordered_full: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Full;
+            fa512_sm90_d128_backward_ordered_causal, fa512_sm90_bf16_d128_backward_ordered_causal: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Causal;
             fa512_sm90_backward_short_full, fa512_sm90_bf16_backward_short_full: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2, dq: Dq::ByItems }, Any, Full;
             fa512_sm90_backward_short_causal, fa512_sm90_bf16_backward_short_causal: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2, dq: Dq::ByItems }, Any, Causal;
             fa512_sm90_backward_full, fa512_sm90_bf16_backward_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Full;

@@ -1,27 +1,33 @@
-//! dQ of all queries of a head, which a warpgroup accumulates in shared memory over the items of its keys: dQ += dS·K.
+//! dQ of queries, which a warpgroup computes from the dS of an item's keys: dQ += dS·K, a panel of columns at a time.
 //!
-//! A tile lies there in the order of the registers, so that each thread finds its own. The first item of the head stores it, the last one
-//! that attends to its keys adds to it in registers and stores it to the tensor. Always in that order: the sum has the same bits every time.
+//! Its sum over the items of a head is in shared memory, or in the workspace. A tile lies there in the order of the registers, so that each
+//! thread finds its own. The first item of the head stores it, the last one that its queries attend to adds to it in registers and stores it to the
+//! tensor. Always in that order: the sum has the same bits every time.
 
 use super::items::{self, Item, KeyItem, Step};
-use super::kernel::{K_STEPS, STEP, Sm90Backward};
-use super::memory::Memory;
+use super::kernel::{K_STEPS, N_TILES, STEP, Sm90Backward};
+use super::memory::{Memory, Square};
 use super::output::head_rows;
-use super::ring::{Places, arrive_together};
-use crate::device::backward::output::store;
+use super::ring::{Place, Places, arrive_elected};
+use super::sums::Sum;
 use crate::device::hidden;
-use crate::device::kernel::OutputStrip;
-use crate::device::lane::Lane;
+use crate::device::lane::{Lane, ROWS_PER_LANE};
 use crate::device::mask::Mask;
+use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, NMajor, Registers};
-use crate::device::ptx::{mbarrier, memory, proxy};
-use crate::device::tile::head_dim::{Fragments, HeadDim};
+use crate::device::ptx::{mbarrier, memory, proxy, shuffle, sync};
+use crate::device::stores::{QUAD, store_quad};
+use crate::device::tile::head_dim::Fragments;
 use crate::device::tile::head_rows::{HeadRows, has_chunk};
 use crate::device::tma::rows::Rows;
 use crate::device::unrolled;
 use crate::shared_tile::CHUNK_BYTES;
+use contract::args::ForwardArgs;
 use contract::backward::args::BackwardArgs;
 use contract::config::{ELEMENT_BYTES, MMA_M, WARP_SIZE, WARPGROUP_WARPS};
+
+/// 64 columns of dQ of 16 rows.
+type Panel = [FragmentC; N_TILES];
 
 /// Threads that compute dQ.
 const THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
@@ -51,12 +57,14 @@ pub unsafe fn accumulate_all<K: Sm90Backward>(args: &BackwardArgs, memory: Memor
         )
     };
     let mut queries = Queries { args, memory, lane, places: Places::START };
-    let mut number = items::first::<K>(args);
+    // SAFETY: the warpgroup signals behind its last product that the place is empty.
+    let mut number = items::first::<K>(args, || unsafe { items::drawn(memory, queries.places.own) });
     while let Some(Item::Keys(item)) = Item::<K>::of(args, number) {
         // SAFETY: the items in order.
-        unsafe { queries.accumulate(item) };
+        unsafe { queries.accumulate(number, item) };
         queries.places.next_item::<K>();
-        number = items::next::<K>(args, number);
+        // SAFETY: likewise.
+        number = items::next::<K>(args, number, || unsafe { items::drawn(memory, queries.places.own) });
     }
 }
 
@@ -74,26 +82,36 @@ impl<K: Sm90Backward> Queries<'_, K> {
     /// # Safety
     /// Warpgroup together, for the items in order.
     #[inline(always)]
-    unsafe fn accumulate(&mut self, item: KeyItem<K>) {
+    unsafe fn accumulate(&mut self, number: u32, item: KeyItem<K>) {
         let (memory, own) = (self.memory, self.places.own);
         let mut steps = item.steps(self.args);
         // SAFETY: warpgroup together; K has arrived behind the wait, and is released after its last use.
         unsafe {
             mbarrier::wait(memory.own_full(own), own.parity);
             if steps.is_empty() {
-                arrive_together(memory.own_empty(own), self.lane.index);
+                arrive_elected(memory.own_empty(own));
             }
             while let Some(step) = steps.next() {
-                let mut dq = self.sum(item, step);
-                if steps.is_empty() {
-                    arrive_together(memory.own_empty(own), self.lane.index);
-                }
-                self.put(&mut dq, item, step);
+                // Kept, it would occupy registers beside wide accumulators of the other warpgroups.
+                let of_step = if K::SUMS_IN_WORKSPACE { KeyItem::<K>::again(self.args, number) } else { Some(item) };
+                let ends = of_step.is_some_and(|item| item.ends(self.args, step));
+                unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
+                    let mut dq = self.sum(item, step, panel as u32);
+                    if panel as u32 + 1 == Rows::<K>::PANELS {
+                        arrive_elected(memory.d_s_empty(self.places.d_s.place()));
+                        if steps.is_empty() {
+                            arrive_elected(memory.own_empty(own));
+                        }
+                    }
+                    self.put(&mut dq, (number, ends), step, panel as u32);
+                });
                 self.places.next_d_s::<K>();
             }
-            let (args, head) = (self.args, item.work);
-            self.store_keys(item, head_rows::<K>(args.dv, &args.dv_strides, head, item.tile));
-            self.store_keys(item, head_rows::<K>(args.dk, &args.dk_strides, head, item.tile));
+            if K::KEEPS_DQ {
+                let (args, head) = (self.args, item.work);
+                self.store_keys(item, head_rows::<K>(args.dv, &args.dv_strides, head, item.tile));
+                self.store_keys(item, head_rows::<K>(args.dk, &args.dk_strides, head, item.tile));
+            }
         }
     }
 
@@ -103,7 +121,7 @@ impl<K: Sm90Backward> Queries<'_, K> {
     /// Warpgroup together, for dV and dK of the items in order.
     #[inline(always)]
     unsafe fn store_keys(&mut self, item: KeyItem<K>, rows: HeadRows) {
-        let (memory, place, lane) = (self.memory, self.places.d_s, self.lane);
+        let (memory, place, lane) = (self.memory, self.places.d_s.place(), self.lane);
         let (first, chunk) = (thread(lane) / CHUNKS, thread(lane) % CHUNKS);
         // SAFETY: chunks of a tile that is stored behind the wait, and released after they are read; rows of the item's keys.
         unsafe {
@@ -117,107 +135,166 @@ impl<K: Sm90Backward> Queries<'_, K> {
                     memory::store_global_16(rows.chunk(row, chunk), value);
                 }
             });
-            arrive_together(memory.d_s_empty(place), lane.index);
+            arrive_elected(memory.d_s_empty(place));
         }
         self.places.next_d_s::<K>();
     }
 
-    /// dQ of a step's queries with the contribution of an item's keys.
+    /// A panel of dQ of a step's queries with the contribution of an item's keys.
     ///
     /// # Safety
     /// As for [`Self::accumulate`], for the steps in order.
     #[inline(always)]
-    unsafe fn sum(&self, item: KeyItem<K>, step: Step) -> OutputStrip<K> {
-        let (memory, place) = (self.memory, self.places.d_s);
-        let mut dq: OutputStrip<K> = Fragments::zeros();
-        // SAFETY: the thread's own part of a tile. dS is stored behind the wait, and released after the products.
+    unsafe fn sum(&mut self, item: KeyItem<K>, step: Step, panel: u32) -> Panel {
+        let (memory, place) = (self.memory, self.places.d_s.place());
+        let mut dq: Panel = Fragments::zeros();
+        // SAFETY: the thread's own part of a tile. dS is stored behind the wait.
         unsafe {
-            if !item.is_first() {
-                let own = self.own_part(step);
-                unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
-                    dq.all_mut()[n] = memory::load_shared_four(own + n as u32 * PARTS);
-                });
+            if K::KEEPS_DQ && !item.is_first() {
+                let own = self.own_part(memory.dq(step.dq_tile(self.args)));
+                unrolled!(at most 8; for n in N_TILES => { dq[n] = memory::load_shared_four(own + n as u32 * PARTS) });
             }
             mbarrier::wait(memory.d_s_full(place), place.parity);
-            self.multiply(&mut dq);
-            arrive_together(memory.d_s_empty(place), self.lane.index);
+            self.start_product(&mut dq, panel);
+            wgmma::wait_group::<0>();
+            dq.pin();
         }
         dq
     }
 
-    /// Puts dQ of a step where it belongs: to shared memory, or after the last item to the tensor.
+    /// Puts a panel of dQ of a step where it belongs: to the sum, or after the last item to the tensor.
     ///
     /// # Safety
     /// As for [`Self::sum`].
     #[inline(always)]
-    unsafe fn put(&self, dq: &mut OutputStrip<K>, item: KeyItem<K>, step: Step) {
-        // SAFETY: the thread's own part of a tile, which O is copied to after the arrival.
+    unsafe fn put(&mut self, dq: &mut Panel, (number, ends): (u32, bool), step: Step, panel: u32) {
+        let (args, memory) = (self.args, self.memory);
+        // SAFETY: the thread's own part of a tile, which O is copied to after the arrival; or of a panel that is empty behind the wait.
         unsafe {
-            if self.ends(item, step) {
-                self.store(dq, item, step);
-                // Orders the accesses to the tile before the copy.
-                proxy::fence_async_shared();
-                arrive_together(self.memory.dq_empty(step.dq_tile(self.args)), self.lane.index);
-            } else {
-                let own = self.own_part(step);
-                unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
-                    memory::store_shared_four(own + n as u32 * PARTS, dq.all()[n]);
-                });
+            match (ends, K::KEEPS_DQ) {
+                (true, _) => {
+                    self.store(dq, number, step, panel);
+                    if K::KEEPS_DQ {
+                        // Orders the accesses to the tile before the copy.
+                        proxy::fence_async_shared();
+                        arrive_elected(memory.dq_empty(step.dq_tile(args)));
+                    }
+                }
+                (false, true) => self.store_shared(memory.dq(step.dq_tile(args)), dq),
+                (false, false) => {
+                    let place = self.places.panel.place();
+                    mbarrier::wait(memory.panel_empty(place), place.parity ^ 1);
+                    self.store_shared(memory.panel(place), dq);
+                    proxy::fence_async_shared();
+                    arrive_elected(memory.panel_full(place));
+                    self.places.panel = self.places.panel.next();
+                }
             }
         }
     }
 
-    /// Address of the thread's own part of a step's tile.
+    /// The thread's own part of the sum of the items before, if there are any and it is in the workspace; complete behind the wait.
+    ///
+    /// # Safety
+    /// As for [`Self::sum`].
     #[inline(always)]
-    fn own_part(&self, step: Step) -> u32 {
-        self.memory.dq(step.dq_tile(self.args)) + thread(self.lane.recomputed()) * PART
+    unsafe fn sum_before(&self, item: KeyItem<K>, step: Step, panel: u32) -> Option<u64> {
+        if !K::SUMS_IN_WORKSPACE || item.is_first() {
+            return None;
+        }
+        let (sum, lane) = (Sum::of(self.args, item, step), self.lane.recomputed());
+        // SAFETY: as promised to this function.
+        unsafe {
+            if panel == 0 && lane.index == 0 {
+                sum.wait(item);
+            }
+            sync::warp();
+        }
+        Some(sum.panel(panel) + (thread(lane) * PART) as u64)
     }
 
-    /// dQ += dS·K.
+    /// Stores the thread's part of a tile in shared memory.
+    ///
+    /// # Safety
+    /// The thread's own part.
+    #[inline(always)]
+    unsafe fn store_shared(&self, tile: u32, dq: &Panel) {
+        let own = self.own_part(tile);
+        // SAFETY: the caller's promise.
+        unrolled!(at most 8; for n in N_TILES => { unsafe { memory::store_shared_four(own + n as u32 * PARTS, dq[n]) } });
+    }
+
+    /// Address of the thread's own part of a tile.
+    #[inline(always)]
+    fn own_part(&self, tile: u32) -> u32 {
+        tile + thread(self.lane.recomputed()) * PART
+    }
+
+    /// Starts dQ += dS·K.
     ///
     /// # Safety
     /// Warpgroup together; dS and K have arrived.
     #[inline(always)]
-    unsafe fn multiply(&self, dq: &mut OutputStrip<K>) {
-        let (memory, places) = (self.memory, self.places);
-        let tile = |rows: Rows<K>| Descriptor::<NMajor, Rows<K>>::new(hidden::recompute(rows.address()));
+    unsafe fn start_product(&self, dq: &mut Panel, panel: u32) {
+        let (memory, d_s) = (self.memory, self.places.d_s.place());
+        // SAFETY: warp together. Uniform for ptxas, so that it computes descriptors once per warp.
+        let d_s = unsafe { Place { index: shuffle::first(d_s.index), ..d_s } };
+        let tile = |address| Descriptor::<NMajor, Square<K>>::new(hidden::recompute(address));
         // SAFETY: the caller's promise.
         unsafe {
-            dq.pin();
+            if K::KEEPS_DQ {
+                dq.pin();
+            }
             wgmma::fence();
             unrolled!(at most 4; for warpgroup in const { K::WARPGROUPS as usize } => {
-                let d_s = tile(memory.d_s(places.d_s, warpgroup as u32));
-                let keys = tile(memory.own(places.own, 0, warpgroup as u32));
+                let d_s = tile(memory.d_s(d_s, warpgroup as u32).chunk(0, 0));
+                let keys = tile(memory.own(self.places.own, 0, warpgroup as u32).panel(panel));
                 unrolled!(at most 4; for k in K_STEPS => {
-                    dq.multiply_accumulate::<K::Element, _, _>(d_s.step(k), keys.step(k));
+                    if !K::KEEPS_DQ && warpgroup == 0 && k == 0 {
+                        *dq = Panel::multiply::<K::Element, _, _>(d_s, keys);
+                    } else {
+                        dq.multiply_accumulate::<K::Element, _, _>(d_s.step(k), keys.step(k));
+                    }
                 });
             });
             wgmma::commit_group();
-            wgmma::wait_group::<0>();
-            dq.pin();
         }
     }
 
-    /// Whether no query of a step attends to keys of later items.
-    #[inline(always)]
-    fn ends(&self, item: KeyItem<K>, step: Step) -> bool {
-        let rows_end = (step.row + STEP).min(item.queries.rows.length);
-        let position = rows_end.wrapping_add(item.queries.first_position);
-        let end = K::Mask::keys_end(&self.args.problem, position, item.tile.length);
-        end <= item.tile.first_row + const { K::TILE.rows() }
-    }
-
-    /// Stores dQ of a step.
+    /// Stores a panel of dQ of a step, with the sum of the items before.
     ///
     /// # Safety
     /// Warpgroup together.
     #[inline(always)]
-    unsafe fn store(&self, dq: &mut OutputStrip<K>, item: KeyItem<K>, step: Step) {
-        let (args, lane) = (self.args, self.lane);
+    unsafe fn store(&self, dq: &mut Panel, number: u32, step: Step, panel: u32) {
+        let (args, lane) = (self.args, self.lane.recomputed());
+        let Some(item) = KeyItem::<K>::again(args, number) else { return };
+        // SAFETY: as promised to this function.
+        let before = unsafe { self.sum_before(item, step, panel) };
         let head = item.query_head(args, step.member);
         let rows = head_rows::<K>(args.dq, &args.dq_strides, head, item.sequence_of_queries());
         let first_row = step.row + lane.warp % WARPGROUP_WARPS * MMA_M;
-        // SAFETY: the warp's own rows.
-        unsafe { store::<K>(dq, rows, args.scale, (first_row, item.queries.rows.length), &args.problem, lane) };
+        // Compared for every item, not kept from the block's beginning on.
+        let problem = &ForwardArgs { head_dim: hidden::recompute(args.problem.head_dim), ..args.problem };
+        // A quad after the other: for more of the sum there are no registers.
+        unrolled!(at most 2; for quad in const { N_TILES / QUAD as usize } => {
+            let mut tiles = [[0.0; 4]; QUAD as usize];
+            unrolled!(at most 4; for n in QUAD as usize => {
+                tiles[n] = dq[quad * QUAD as usize + n];
+                if let Some(before) = before {
+                    let part = (quad * QUAD as usize + n) as u64 * PARTS as u64;
+                    // SAFETY: the thread's own part, to which nobody adds any more.
+                    let sum = unsafe { memory::load_global_four(before + part) };
+                    unrolled!(at most 4; for i in 4 => { tiles[n][i] += sum[i] });
+                }
+                unrolled!(at most 4; for i in 4 => { tiles[n][i] *= args.scale });
+            });
+            let first = panel * N_TILES as u32 + quad as u32 * QUAD;
+            unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                let row = (lane.row(first_row, 0, r), item.queries.rows.length);
+                // SAFETY: the warp's own rows.
+                unsafe { store_quad::<K>(&tiles, (r, first), rows, problem, row, lane) };
+            });
+        });
     }
 }

@@ -2,16 +2,18 @@
 //! which it stores.
 
 use super::kernel::{K_STEPS, Sm90Backward};
-use super::memory::Memory;
+use super::memory::{Memory, Square};
 use super::ring::{Place, Places, arrive_together};
 use crate::device::kernel::OutputStrip;
 use crate::device::lane::{Lane, pack_columns};
 use crate::device::ptx::mma::FragmentA;
-use crate::device::ptx::{mbarrier, proxy, stmatrix};
+use crate::device::ptx::{mbarrier, proxy, stmatrix, sync};
 use crate::device::tile::head_dim::{Fragments, HeadDim};
-use crate::device::tma::rows::Rows;
 use crate::device::unrolled;
-use contract::config::{MMA_M, WARPGROUP_WARPS};
+use contract::config::{MMA_M, WARP_SIZE, WARPGROUP_WARPS};
+
+/// The barrier of the first warpgroup, behind those of [turns](crate::device::tma::turns).
+const FIRST_BARRIER: u32 = 8;
 
 /// Hands dS of a step over, 64 keys of a warpgroup.
 ///
@@ -19,7 +21,7 @@ use contract::config::{MMA_M, WARPGROUP_WARPS};
 /// Warpgroup together, once for each step, in order.
 #[inline(always)]
 pub unsafe fn hand_over<K: Sm90Backward>(memory: Memory<K>, place: Place, d_s: &[FragmentA; K_STEPS], lane: Lane) {
-    if !K::KEEPS_DQ {
+    if !K::HANDS_OVER {
         return;
     }
     let row = lane.warp % WARPGROUP_WARPS * MMA_M + lane.index % MMA_M;
@@ -28,10 +30,14 @@ pub unsafe fn hand_over<K: Sm90Backward>(memory: Memory<K>, place: Place, d_s: &
     unsafe {
         mbarrier::wait(memory.d_s_empty(place), place.parity ^ 1);
         unrolled!(at most 4; for k in K_STEPS => {
-            stmatrix::store_4(Rows::<K>::chunk_after(first, 2 * k as u32), d_s[k]);
+            stmatrix::store_4(Square::<K>::relative_chunk(first, 0, 2 * k as u32), d_s[k]);
         });
         proxy::fence_async_shared();
         arrive_together(memory.d_s_full(place), lane.index);
+        if K::STAGGERS {
+            // The warpgroup's own product reads what all of its warps stored.
+            sync::some::<{ WARPGROUP_WARPS * WARP_SIZE }>(FIRST_BARRIER + lane.warp / WARPGROUP_WARPS);
+        }
     }
 }
 
@@ -49,12 +55,12 @@ pub unsafe fn hand_over_gradients<K: Sm90Backward>(
 ) {
     // SAFETY: as promised to this function.
     unsafe {
-        hand_over(memory, places.d_s, &pack_columns::<K::Element, K_STEPS>(dv.all()), lane);
+        hand_over(memory, places.d_s.place(), &pack_columns::<K::Element, K_STEPS>(dv.all()), lane);
         places.next_d_s::<K>();
         unrolled!(at most 32; for n in K::HeadDim::N_TILES => {
             unrolled!(at most 4; for i in 4 => { dk.all_mut()[n][i] *= scale });
         });
-        hand_over(memory, places.d_s, &pack_columns::<K::Element, K_STEPS>(dk.all()), lane);
+        hand_over(memory, places.d_s.place(), &pack_columns::<K::Element, K_STEPS>(dk.all()), lane);
     }
     places.next_d_s::<K>();
 }

@@ -2,30 +2,41 @@
 //!
 //! The items of a head of K and V follow one another, so that they find its rows in L2: its key tiles, then the query tiles of the heads of Q
 //! that share it. Under a mask they have different costs: each head begins with another one, so that no block has the same ones of all heads
-//! ([`BackwardArgs::turn`]). If dQ is kept in shared memory, a head has key tiles alone, and one block takes all of them.
+//! ([`BackwardArgs::turn`]). If dQ is kept in shared memory, a head has key tiles alone, and one block takes all of them. If it is summed in a
+//! workspace, likewise, but blocks draw the items one by one in the order of [`SumsArgs`](contract::backward::args::SumsArgs).
 
 use core::marker::PhantomData;
 
 use super::kernel::{STEP, Sm90Backward};
+use super::memory::Memory;
+use super::ring::Place;
 use crate::device::backward::bounds;
 use crate::device::codegen::thread;
 use crate::device::hidden;
+use crate::device::mask::Mask;
+use crate::device::ptx::{mbarrier, memory};
 use crate::device::sequence::Sequence;
 use contract::backward::args::BackwardArgs;
 use contract::divisor::Divisor;
 use contract::geometry::BlockWork;
 use contract::packed::{Rows, SequenceTile};
 
-/// The number of the block's first item.
+/// The number of the block's first item. Where items add to sums, it is the one that the block draws.
 #[inline(always)]
-pub fn first<K: Sm90Backward>(args: &BackwardArgs) -> u32 {
+pub fn first<K: Sm90Backward>(args: &BackwardArgs, draw: impl FnOnce() -> u32) -> u32 {
+    if K::SUMS_IN_WORKSPACE {
+        return draw();
+    }
     let items = if K::KEEPS_DQ { args.head_items.get().get() } else { 1 };
     thread::block_idx_x() * items
 }
 
-/// The number of the block's item after item `number`.
+/// The number of the block's item after item `number`, likewise.
 #[inline(always)]
-pub fn next<K: Sm90Backward>(args: &BackwardArgs, number: u32) -> u32 {
+pub fn next<K: Sm90Backward>(args: &BackwardArgs, number: u32, draw: impl FnOnce() -> u32) -> u32 {
+    if K::SUMS_IN_WORKSPACE {
+        return draw();
+    }
     if !K::KEEPS_DQ {
         return number + thread::grid_dim_x();
     }
@@ -33,6 +44,19 @@ pub fn next<K: Sm90Backward>(args: &BackwardArgs, number: u32) -> u32 {
     let (_, place) = divide(&args.head_items, next);
     // Behind the last item of a head, over the heads of the other blocks.
     if place == 0 { next + (thread::grid_dim_x() - 1) * args.head_items.get().get() } else { next }
+}
+
+/// The number of the item at a place, which the producer drew.
+///
+/// # Safety
+/// The calling thread signals later that the place is empty.
+#[inline(always)]
+pub unsafe fn drawn<K: Sm90Backward>(memory: Memory<K>, place: Place) -> u32 {
+    // SAFETY: the number is written before the own rows arrive, and stays until the place is empty.
+    unsafe {
+        mbarrier::wait(memory.own_full(place), place.parity);
+        memory::load_shared_4(memory.number(place))
+    }
 }
 
 /// Quotient and remainder. The divisor's numbers are read for every item: kept, they would occupy registers.
@@ -86,12 +110,27 @@ struct Position {
 impl Position {
     /// That of item `number`.
     #[inline(always)]
-    fn of(args: &BackwardArgs, number: u32) -> Self {
+    fn of<K: Sm90Backward>(args: &BackwardArgs, number: u32) -> Self {
+        if K::SUMS_IN_WORKSPACE {
+            return Self::of_interleaved(args, number);
+        }
         let (of_batch, place) = divide(&args.head_items, number);
         let (batch, kv_head) = divide(&args.kv_heads, of_batch);
         let (_, turns) = divide(&args.head_items, of_batch);
         // No overflow: the number of heads before, or of the items of one, is below 2^16, and a turn of few items.
         let (_, place) = divide(&args.head_items, place + turns * args.turn);
+        Self { batch, kv_head, place }
+    }
+
+    /// That of item `number` of interleaved heads: of each its first item, then of each its second.
+    #[inline(always)]
+    fn of_interleaved(args: &BackwardArgs, number: u32) -> Self {
+        let sums = &args.workspace;
+        let (interleaving, rest) = divide(&args.head_items, number);
+        let is_last = interleaving == sums.interleavings;
+        let heads = Divisor::either(is_last, &sums.interleaved_last, &sums.interleaved, hidden::recompute);
+        let (place, head) = heads.divide(rest);
+        let (batch, kv_head) = divide(&args.kv_heads, interleaving * sums.interleaved.get().get() + head);
         Self { batch, kv_head, place }
     }
 }
@@ -103,8 +142,8 @@ impl<K: Sm90Backward> Item<K> {
         if number >= args.problem.work_items.get() {
             return None;
         }
-        let position = Position::of(args, number);
-        if K::KEEPS_DQ || position.place < args.key_tiles.get().get() {
+        let position = Position::of::<K>(args, number);
+        if K::HANDS_OVER || position.place < args.key_tiles.get().get() {
             KeyItem::at(args, position).map(Self::Keys)
         } else {
             QueryItem::at(args, position).map(Self::Queries)
@@ -125,13 +164,31 @@ impl<K: Sm90Backward> KeyItem<K> {
     /// Item `number`, which is one of keys, found again: kept, it would occupy registers beside the accumulators.
     #[inline(always)]
     pub fn again(args: &BackwardArgs, number: u32) -> Option<Self> {
-        Self::at(args, Position::of(args, hidden::recompute(number)))
+        Self::at(args, Position::of::<K>(args, hidden::recompute(number)))
     }
 
     /// The steps of the item: queries of all heads that share the keys.
     #[inline(always)]
     pub fn steps(&self, args: &BackwardArgs) -> Steps {
-        Steps::new(self.queries.begin, self.queries.end, args.problem.group.get().get())
+        let Self { queries, .. } = self;
+        Steps::new(queries.begin, queries.end, args.problem.group.get().get(), const { K::SUMS_IN_WORKSPACE })
+    }
+
+    /// The number of the first tile of dQ of the heads that share the keys, of those of the workspace.
+    #[inline(always)]
+    pub fn first_tile(&self, args: &BackwardArgs) -> u32 {
+        let BlockWork { batch, head, .. } = self.work;
+        let heads_before = (batch * args.kv_heads.get().get() + head) * args.problem.group.get().get();
+        heads_before * args.problem.query_tiles.get().get()
+    }
+
+    /// Whether no query of a step attends to keys of later items.
+    #[inline(always)]
+    pub fn ends(&self, args: &BackwardArgs, step: Step) -> bool {
+        let rows_end = (step.row + STEP).min(self.queries.rows.length);
+        let position = rows_end.wrapping_add(self.queries.first_position);
+        let end = K::Mask::keys_end(&args.problem, position, self.tile.length);
+        end <= self.tile.first_row + const { K::TILE.rows() }
     }
 
     /// The sequence of the queries, as that of a tile.
@@ -174,13 +231,13 @@ impl<K: Sm90Backward> QueryItem<K> {
     /// Item `number`, which is one of queries, likewise.
     #[inline(always)]
     pub fn again(args: &BackwardArgs, number: u32) -> Option<Self> {
-        Self::at(args, Position::of(args, hidden::recompute(number)))
+        Self::at(args, Position::of::<K>(args, hidden::recompute(number)))
     }
 
     /// The steps of the item.
     #[inline(always)]
     pub fn steps(&self) -> Steps {
-        Steps::new(self.keys.begin, self.keys.end, 1)
+        Steps::new(self.keys.begin, self.keys.end, 1, false)
     }
 }
 
@@ -198,9 +255,13 @@ pub struct Step {
 pub struct Steps {
     begin: u32,
     end: u32,
-    /// How many are left. Where no row decides anything, the compiler keeps nothing else.
+    /// How many are left. Where no row decides anything, the compiler keeps nothing else. If they descend, the heads' number instead.
     left: u32,
+    /// The next one; if they descend, the one before, which says whether it is the last: so that one is kept.
     next: Step,
+    /// From the last to the first of a head, so that under a causal mask blocks that begin together wait for each other as shortly as without; a
+    /// compile-time constant.
+    descends: bool,
 }
 
 impl Step {
@@ -214,25 +275,35 @@ impl Step {
 impl Steps {
     /// Rows `begin` to `end` of each of `members` heads.
     #[inline(always)]
-    const fn new(begin: u32, end: u32, members: u32) -> Self {
+    const fn new(begin: u32, end: u32, members: u32, descends: bool) -> Self {
         let of_head = if begin < end { (end - begin).div_ceil(STEP) } else { 0 };
-        Self { begin, end, left: of_head * members, next: Step { row: begin, member: 0 } }
+        let end = if descends { begin + of_head * STEP } else { end };
+        let row = if descends { end } else { begin };
+        let left = if descends { members } else { of_head * members };
+        let member = if descends && of_head == 0 { members - 1 } else { 0 };
+        Self { begin, end, left, next: Step { row, member }, descends }
     }
 
     /// Whether none is left.
     #[inline(always)]
     pub const fn is_empty(&self) -> bool {
-        self.left == 0
+        if self.descends { self.next.row == self.begin && self.next.member + 1 == self.left } else { self.left == 0 }
     }
 
     /// The next step, if there is one.
     #[inline(always)]
     pub fn next(&mut self) -> Option<Step> {
-        if self.left == 0 {
+        if self.is_empty() {
             return None;
         }
-        self.left -= 1;
         let step = self.next;
+        if self.descends {
+            let row = if step.row == self.begin { self.end } else { step.row };
+            let member = step.member + u32::from(step.row == self.begin);
+            self.next = Step { row: row - STEP, member };
+            return Some(self.next);
+        }
+        self.left -= 1;
         self.next.row += STEP;
         if self.next.row >= self.end {
             self.next = Step { row: self.begin, member: step.member + 1 };

@@ -28,9 +28,18 @@ pub trait Sm90Backward:
     /// Whether the products that accumulate gradients run beside the computation of the next step's P and dS. Beside wide accumulators there are
     /// no registers for both, and two blocks of a multiprocessor overlap with each other; under a mask it gains nothing.
     const OVERLAPS_STEPS: bool =
-        Self::HeadDim::COLUMNS <= 64 && Self::TILE.blocks == 1 && Self::Mask::ALL_KEYS && !Self::KEEPS_DQ;
+        Self::HeadDim::COLUMNS <= 64 && Self::TILE.blocks == 1 && Self::Mask::ALL_KEYS && !Self::HANDS_OVER;
     /// Whether warpgroups take [turns](crate::device::tma::turns) on the tensor cores. Under a mask they gain nothing.
-    const TAKES_TURNS: bool = Self::WARPGROUPS > 1 && Self::Mask::ALL_KEYS && (Self::OVERLAPS_STEPS || Self::KEEPS_DQ);
-    /// Whether a warpgroup computes dQ of all queries of a head in shared memory, from the dS of its keys.
+    const TAKES_TURNS: bool =
+        Self::WARPGROUPS > 1 && Self::Mask::ALL_KEYS && (Self::OVERLAPS_STEPS || Self::HANDS_OVER);
+    /// Whether a warpgroup more computes dQ from the dS of the keys.
+    const HANDS_OVER: bool = Self::TILE.hands_over();
+    /// Whether each product runs beside the computation that does not need it, as [`staggered`](super::staggered) does.
+    const STAGGERS: bool = Self::SUMS_IN_WORKSPACE;
+    /// Whether there are no registers for P beside dP and wide accumulators: P is rounded before dS is computed.
+    const SAVES_REGISTERS: bool = Self::STAGGERS && Self::HeadDim::COLUMNS > 64;
+    /// Whether it computes that of all queries of a head in shared memory.
     const KEEPS_DQ: bool = Self::TILE.keeps_dq();
+    /// Whether it adds that of a step's queries to a sum in the workspace.
+    const SUMS_IN_WORKSPACE: bool = Self::TILE.sums_in_workspace();
 }

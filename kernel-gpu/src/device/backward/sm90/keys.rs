@@ -3,10 +3,11 @@
 use super::handover;
 use super::items::{KeyItem, Step};
 use super::kernel::{K_STEPS, N_TILES, STEP, Sm90Backward};
-use super::memory::{Memory, STATISTIC_BYTES};
+use super::memory::{Memory, STATISTIC_BYTES, Square};
 use super::output::head_rows;
 use super::own::OwnRows;
 use super::ring::{Place, Places, arrive_together};
+use super::staggered;
 use super::strip::{Strip, accumulate, pass_over, release};
 use crate::device::backward::bounds;
 use crate::device::backward::output::store;
@@ -15,8 +16,9 @@ use crate::device::hidden;
 use crate::device::kernel::OutputStrip;
 use crate::device::lane::{Lane, ROWS_PER_LANE, Scores, pack_columns};
 use crate::device::mask::Mask;
+use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentA;
-use crate::device::ptx::wgmma::{Accumulators, Descriptor, NMajor, Registers};
+use crate::device::ptx::wgmma::{Accumulators, Descriptor, KMajor, NMajor, Registers};
 use crate::device::ptx::{mbarrier, memory};
 use crate::device::tile::head_dim::Fragments;
 use crate::device::tma::rows::Rows;
@@ -27,10 +29,12 @@ use contract::backward::args::BackwardArgs;
 use contract::config::{MMA_M, MMA_N, WARPGROUP_ROWS, WARPGROUP_WARPS};
 
 /// 64 keys of a warpgroup.
-struct KeyStrip<'a, K: Sm90Backward> {
+pub struct KeyStrip<'a, K: Sm90Backward> {
     problem: &'a ForwardArgs,
-    dk: OutputStrip<K>,
-    dv: OutputStrip<K>,
+    /// dK.
+    pub dk: OutputStrip<K>,
+    /// dV.
+    pub dv: OutputStrip<K>,
     keys: OwnRows<K>,
     values: OwnRows<K>,
     /// Sᵀ.
@@ -39,8 +43,10 @@ struct KeyStrip<'a, K: Sm90Backward> {
     d_p: Scores<1, N_TILES>,
     /// −LSE of the lane's columns.
     minus_lse: [[f32; 2]; N_TILES],
-    p: [FragmentA; K_STEPS],
-    d_s: [FragmentA; K_STEPS],
+    /// P of a step, rounded.
+    pub p: [FragmentA; K_STEPS],
+    /// dS of a step, rounded.
+    pub d_s: [FragmentA; K_STEPS],
     queries: bounds::Queries,
     /// The warpgroup's first key.
     first_key: u32,
@@ -99,7 +105,11 @@ pub unsafe fn gradients<K: Sm90Backward>(
             if K::KEEPS_OWN_ROWS {
                 arrive_together(memory.own_empty(own), lane.index);
             }
-            accumulate(&mut strip, steps, places, memory, turns, lane);
+            if K::STAGGERS {
+                staggered::accumulate(&mut strip, steps, places, memory, turns, lane);
+            } else {
+                accumulate(&mut strip, steps, places, memory, turns, lane);
+            }
             if !K::KEEPS_OWN_ROWS {
                 arrive_together(memory.own_empty(own), lane.index);
             }
@@ -110,8 +120,8 @@ pub unsafe fn gradients<K: Sm90Backward>(
                 let (first_key, length) = (item.tile.first_row + warpgroup * WARPGROUP_ROWS, item.tile.length);
                 let of = |tensor, strides| head_rows::<K>(tensor, strides, item.work, item.tile);
                 let rows = (first_key + lane.warp % WARPGROUP_WARPS * MMA_M, length);
-                store::<K>(&mut strip.dk, of(args.dk, &args.dk_strides), args.scale, rows, problem, lane);
                 store::<K>(&mut strip.dv, of(args.dv, &args.dv_strides), 1.0, rows, problem, lane);
+                store::<K>(&mut strip.dk, of(args.dk, &args.dk_strides), args.scale, rows, problem, lane);
             }
         } else {
             if K::KEEPS_DQ {
@@ -146,6 +156,59 @@ unsafe fn of_two_columns<const N: usize>(first: u32) -> [f32; 2] {
 }
 
 impl<K: Sm90Backward> KeyStrip<'_, K> {
+    /// The lane, found again.
+    #[inline(always)]
+    pub fn lane(&self) -> Lane {
+        self.lane.recomputed()
+    }
+
+    /// Rounds P to elements.
+    #[inline(always)]
+    pub fn pack_p(&mut self) {
+        self.p = pack_columns::<K::Element, K_STEPS>(&self.scores[0]);
+    }
+
+    /// Rounds dS to elements.
+    #[inline(always)]
+    pub fn pack_d_s(&mut self) {
+        self.d_s = pack_columns::<K::Element, K_STEPS>(&self.d_p[0]);
+    }
+
+    /// Pins dK and dV.
+    #[inline(always)]
+    pub fn pin_accumulators(&mut self) {
+        self.dv.pin();
+        self.dk.pin();
+    }
+
+    /// Starts dV += Pᵀ·dO, as part of a group.
+    ///
+    /// # Safety
+    /// As for [`Strip`].
+    #[inline(always)]
+    pub unsafe fn start_dv(&mut self, memory: Memory<K>, stage: Place) {
+        let d_o = Descriptor::<NMajor, Rows<K>>::new(hidden::recompute(memory.staged(stage, 1).address()));
+        unrolled!(at most 4; for k in K_STEPS => {
+            // SAFETY: as promised to this function.
+            unsafe { self.dv.multiply_fragment::<K::Element, _>(self.p[k], d_o.step(k), true) };
+        });
+    }
+
+    /// Starts dK += dSᵀ·Q, as part of a group.
+    ///
+    /// # Safety
+    /// As for [`Strip`]; dS is at place `d_s`, and is not overwritten before a wait.
+    #[inline(always)]
+    pub unsafe fn start_dk(&mut self, memory: Memory<K>, stage: Place, d_s: Place) {
+        let q = Descriptor::<NMajor, Rows<K>>::new(hidden::recompute(memory.staged(stage, 0).address()));
+        let handed = memory.d_s(d_s, self.lane.recomputed().warp / WARPGROUP_WARPS).chunk(0, 0);
+        let d_s = Descriptor::<KMajor, Square<K>>::new(hidden::recompute(handed));
+        unrolled!(at most 4; for k in K_STEPS => {
+            // SAFETY: as promised to this function.
+            unsafe { self.dk.multiply_accumulate::<K::Element, _, _>(d_s.step(k), q.step(k)) };
+        });
+    }
+
     /// Position of the first query of a step among the keys.
     #[inline(always)]
     fn position(&self, step: Step) -> u32 {
@@ -159,7 +222,7 @@ impl<K: Sm90Backward> KeyStrip<'_, K> {
         let (problem, length, position) = (self.problem, self.length, self.position(step));
         let is_touched =
             K::Mask::touches::<K::Sequence>(problem, (position, STEP), self.first_key, WARPGROUP_ROWS, length);
-        if K::Mask::ALL_KEYS && !K::KEEPS_DQ || !is_touched {
+        if K::Mask::ALL_KEYS && !K::HANDS_OVER || !is_touched {
             return;
         }
         let lane = self.lane.recomputed();
@@ -251,21 +314,26 @@ impl<K: Sm90Backward> Strip<K> for KeyStrip<'_, K> {
             // SAFETY: those of two columns, which are computed.
             let delta = unsafe { of_two_columns::<n>(first) };
             unrolled!(at most 4; for i in 4 => {
-                self.d_p[0][n][i] = self.scores[0][n][i] * (self.d_p[0][n][i] - delta[i % 2]);
+                let p = if K::SAVES_REGISTERS {
+                    K::Element::unpack(self.p[n / 2][n % 2 * 2 + i / 2])[i % 2]
+                } else {
+                    self.scores[0][n][i]
+                };
+                self.d_p[0][n][i] = p * (self.d_p[0][n][i] - delta[i % 2]);
             });
         });
     }
 
     #[inline(always)]
     fn pack(&mut self) {
-        self.p = pack_columns::<K::Element, K_STEPS>(&self.scores[0]);
-        self.d_s = pack_columns::<K::Element, K_STEPS>(&self.d_p[0]);
+        self.pack_p();
+        self.pack_d_s();
     }
 
     #[inline(always)]
     unsafe fn hand_over(&mut self, memory: Memory<K>, places: &Places) {
         // SAFETY: as promised to this function.
-        unsafe { handover::hand_over(memory, places.d_s, &self.d_s, self.lane.recomputed()) };
+        unsafe { handover::hand_over(memory, places.d_s.place(), &self.d_s, self.lane.recomputed()) };
     }
 
     #[inline(always)]

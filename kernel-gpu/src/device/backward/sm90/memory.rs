@@ -1,20 +1,25 @@
 //! Where the tiles and mbarriers of a block lie in shared memory.
 //!
-//! First the own rows of items, two tensors of 64 rows for each warpgroup. Then the stages: tiles of 64 rows; then tiles of dS, and of dQ, if it is
-//! computed there. Then the statistics of query rows of each stage, and the mbarriers: "full" and "empty" for own rows, stages and dS, "computed"
-//! for statistics, "empty" for dQ.
+//! First the own rows of items, two tensors of 64 rows for each warpgroup. Then the stages: tiles of 64 rows; then tiles of dS, and of dQ, or panels
+//! of it on their way to the workspace. Then the statistics of query rows of each stage, and the mbarriers: "full" and "empty" for own rows, stages,
+//! dS and panels, "computed" for statistics, "empty" for dQ. Last, the numbers of items.
 
 use core::marker::PhantomData;
 
 use super::kernel::{STEP, Sm90Backward};
-use super::ring::Place;
+use super::ring::{OfTwo, Place};
 use crate::device::codegen::shared;
 use crate::device::hidden;
+use crate::device::kernel::Kernel;
 use crate::device::ptx::mbarrier;
 use crate::device::tile::head_dim::HeadDim;
 use crate::device::tma::rows::Rows;
-use contract::backward::variants::STATISTICS_BYTES;
+use crate::shared_tile::{Row, SharedTile, Swizzle128};
+use contract::backward::variants::{NUMBER_BYTES, PANEL_BYTES, STATISTICS_BYTES};
 use contract::config::{WARP_SIZE, WARPGROUP_WARPS};
+
+/// 64 rows and columns: dS of a step and a warpgroup's keys; a panel of K is like it.
+pub type Square<K> = SharedTile<<K as Kernel>::Element, STEP, Row<STEP, Swizzle128>>;
 
 /// Threads that compute statistics.
 pub const STATISTICS_THREADS: u32 = 64;
@@ -46,16 +51,22 @@ impl<K: Sm90Backward> Memory<K> {
     const D_S_FULL: u32 = Self::COMPUTED + Self::STAGES * mbarrier::BYTES;
     const D_S_EMPTY: u32 = Self::D_S_FULL + Self::D_S * mbarrier::BYTES;
     const DQ_EMPTY: u32 = Self::D_S_EMPTY + Self::D_S * mbarrier::BYTES;
-    const END: u32 = Self::DQ_EMPTY + Self::DQ_TILES * mbarrier::BYTES;
+    const NUMBERS: u32 = Self::DQ_EMPTY + K::TILE.dq_barriers() * mbarrier::BYTES;
+    const END: u32 = Self::NUMBERS + K::TILE.number_bytes();
 
     /// The shared memory of the calling thread's block.
     #[inline(always)]
     pub fn new() -> Self {
         const {
             assert!(Self::END == K::TILE.shared_bytes(), "the launch allocates what the kernel uses");
-            assert!(K::KEEPS_DQ || K::WARPGROUPS <= K::TILE.staged(), "O of an item's queries fills a stage");
-            assert!(!K::KEEPS_DQ || K::HeadDim::COLUMNS == STEP, "a tile of dS is as wide as one of Q");
+            assert!(K::HANDS_OVER || K::WARPGROUPS <= K::TILE.staged(), "O of an item's queries fills a stage");
+            assert!(!K::KEEPS_DQ || K::HeadDim::COLUMNS == STEP, "a tile of dS is as wide as one of dV");
+            assert!(!K::HANDS_OVER || Rows::<K>::PANEL_COLUMNS == STEP, "a tile of dS is like a panel of K");
             assert!(!K::KEEPS_DQ || K::WARPGROUPS == K::TILE.staged(), "V fills a stage");
+            assert!(
+                K::TILE.d_s() % OfTwo::COUNT == 0 && K::TILE.d_s() <= OfTwo::COUNT && K::TILE.panels() <= K::TILE.d_s(),
+                "they are filled and emptied in turn"
+            );
         }
         Self { base: shared::dynamic_shared_mem(), _kernel: PhantomData }
     }
@@ -81,9 +92,21 @@ impl<K: Sm90Backward> Memory<K> {
 
     /// dS of a warpgroup's keys, a row each, whose columns are the queries of a step.
     #[inline(always)]
-    pub fn d_s(self, place: Place, warpgroup: u32) -> Rows<K> {
+    pub fn d_s(self, place: Place, warpgroup: u32) -> Square<K> {
         let index = place.index * K::WARPGROUPS + warpgroup;
-        Rows::at(self.at(Self::D_S_BEGIN + index * Rows::<K>::BYTES))
+        Square::<K>::at(self.at(Self::D_S_BEGIN + index * Square::<K>::BYTES))
+    }
+
+    /// Address of a panel of dQ on its way to the workspace, in the registers' order.
+    #[inline(always)]
+    pub fn panel(self, place: Place) -> u32 {
+        self.at(Self::DQ_BEGIN + place.index * PANEL_BYTES)
+    }
+
+    /// Address of the number of the item whose own rows are at a place.
+    #[inline(always)]
+    pub fn number(self, place: Place) -> u32 {
+        self.at(Self::NUMBERS + place.index * NUMBER_BYTES)
     }
 
     /// Address of tile `tile` of dQ, in the registers' order.
@@ -158,6 +181,18 @@ impl<K: Sm90Backward> Memory<K> {
         self.at(Self::DQ_EMPTY + tile * mbarrier::BYTES)
     }
 
+    /// The mbarrier of a panel of dQ to be added to its sum.
+    #[inline(always)]
+    pub fn panel_full(self, place: Place) -> u32 {
+        self.at(Self::DQ_EMPTY + 2 * place.index * mbarrier::BYTES)
+    }
+
+    /// The mbarrier of a panel of dQ that may be overwritten.
+    #[inline(always)]
+    pub fn panel_empty(self, place: Place) -> u32 {
+        self.panel_full(place) + mbarrier::BYTES
+    }
+
     /// Initialises all mbarriers.
     ///
     /// # Safety
@@ -166,14 +201,17 @@ impl<K: Sm90Backward> Memory<K> {
     pub unsafe fn initialise(self) {
         let users = const { K::WARPGROUPS * WARPGROUP_WARPS };
         let computing = const { STATISTICS_THREADS / WARP_SIZE };
-        let of_dq = const { if K::KEEPS_DQ { WARPGROUP_WARPS } else { 0 } };
+        let of_dq = const { if K::HANDS_OVER { WARPGROUP_WARPS } else { 0 } };
         let mut index = 0;
         // SAFETY: mbarriers inside the allocation, which nothing uses yet.
         unsafe {
             while index < Self::OWN {
                 let place = Place { index, parity: 0 };
                 mbarrier::init(self.own_full(place), 1);
-                mbarrier::init(self.own_empty(place), users + if K::KEEPS_DQ { of_dq } else { computing });
+                mbarrier::init(
+                    self.own_empty(place),
+                    users + if K::HANDS_OVER { of_dq + u32::from(K::SUMS_IN_WORKSPACE) } else { computing },
+                );
                 index += 1;
             }
             index = 0;
@@ -194,6 +232,13 @@ impl<K: Sm90Backward> Memory<K> {
             index = 0;
             while index < Self::DQ_TILES {
                 mbarrier::init(self.dq_empty(index), of_dq);
+                index += 1;
+            }
+            index = 0;
+            while index < const { K::TILE.panels() } {
+                let place = Place { index, parity: 0 };
+                mbarrier::init(self.panel_full(place), of_dq);
+                mbarrier::init(self.panel_empty(place), 1);
                 index += 1;
             }
         }

@@ -1,15 +1,16 @@
-//! The backward pass by TMA and `wgmma`, in one launch without a workspace.
+//! The backward pass by TMA and `wgmma`, without a workspace in one launch.
 //!
 //! A block takes work items one after another: the keys or the queries of 64 rows for each computing warpgroup. A producer copies the tiles of
 //! the items, ahead of the warpgroups that compute, and two warps compute Δ of query rows. Rows of a warpgroup are the rows of its products:
 //! Sᵀ and dPᵀ, or S and dP, come out in the registers in which the products that follow read P and dS as their left operand.
 //!
 //! Or a block takes whole heads, as many queries as have their dQ in shared memory: key tile after key tile, whose dS serves dQ, too. One
-//! warpgroup more computes dQ.
+//! warpgroup more computes dQ. Or it takes items of keys, and adds their dQ to sums in a workspace: in the order of the keys, so that the gradients
+//! have the same bits every time. A launch before [prepares](prepare) the workspace.
 //!
 //! [`items`] says which item has which rows, [`role`] which warp does what, [`producer`] copies, [`statistics`] computes Δ, [`strip`] is the
-//! loop of a warpgroup, [`keys`] and [`queries`] what it accumulates, [`handover`] how dS gets to [`dq`]; [`memory`] has the layout of shared
-//! memory, [`ring`] its places.
+//! loop of a warpgroup, [`keys`] and [`queries`] what it accumulates, [`handover`] how dS gets to [`dq`], [`sums`] what it adds to; [`memory`]
+//! has the layout of shared memory, [`ring`] its places.
 
 mod dq;
 mod handover;
@@ -19,12 +20,15 @@ mod keys;
 mod memory;
 mod output;
 mod own;
+mod prepare;
 mod producer;
 mod queries;
 mod ring;
 mod role;
+mod staggered;
 mod statistics;
 mod strip;
+mod sums;
 
 pub use kernel::Sm90Backward;
 
@@ -53,6 +57,10 @@ pub fn backward<
     maps: Maps,
 ) {
     let (lane, memory) = (Lane::current(), Memory::<K>::new());
+    if K::SUMS_IN_WORKSPACE && args.workspace.prepares != 0 {
+        // SAFETY: all threads of the block are here.
+        return unsafe { prepare::statistics::<K>(args, lane) };
+    }
     // SAFETY: all threads of the block are here; whole warps and warpgroups take each branch. The registers add up to those of the launch.
     unsafe {
         // Uniform for ptxas, so that values derived from it are computed once per warp.
@@ -68,10 +76,14 @@ pub fn backward<
                 if warpgroup::elect() {
                     producer::load_all(args, maps, memory);
                 }
-            } else if warp < const { Role::Idle.warp::<K>() } {
+            } else if K::SUMS_IN_WORKSPACE {
+                if warp == const { Role::Adder.warp::<K>() } && warpgroup::elect() {
+                    sums::add_all(args, memory);
+                }
+            } else if warp < const { Role::Adder.warp::<K>() } {
                 statistics::compute_all(args, memory, lane.thread - const { Role::Statistics.warp::<K>() * WARP_SIZE });
             }
-        } else if K::KEEPS_DQ && warp >= const { Role::consumers::<K>() } {
+        } else if K::HANDS_OVER && warp >= const { Role::consumers::<K>() } {
             warpgroup::decrease_registers::<DQ_REGISTERS>();
             dq::accumulate_all(args, memory, Lane { warp, ..lane });
         } else {
@@ -80,7 +92,7 @@ pub fn backward<
             let turns = Turns::new(const { K::TAKES_TURNS }, warpgroup, K::WARPGROUPS);
             turns.begin();
             let mut places = Places::START;
-            let mut number = items::first::<K>(args);
+            let mut number = items::first::<K>(args, || items::drawn(memory, places.own));
             while let Some(item) = Item::<K>::of(args, number) {
                 // What is derived from the lane would occupy registers from the beginning on.
                 let lane = lane.recomputed();
@@ -92,7 +104,7 @@ pub fn backward<
                         queries::gradients(args, (number, item), &mut places, memory, turns, (warpgroup, lane))
                     }
                 }
-                number = items::next::<K>(args, number);
+                number = items::next::<K>(args, number, || items::drawn(memory, places.own));
             }
             turns.end();
         }

@@ -4,7 +4,7 @@ use super::items::{self, Item, KeyItem, QueryItem};
 use super::kernel::Sm90Backward;
 use super::memory::Memory;
 use super::ring::Places;
-use crate::device::ptx::{bulk_copy, mbarrier};
+use crate::device::ptx::{bulk_copy, global, mbarrier, memory};
 use crate::device::tma::context::Maps;
 use crate::device::tma::copies::load_rows;
 use crate::device::tma::kernel::ROWS;
@@ -39,7 +39,8 @@ pub unsafe fn prefetch_maps(maps: Maps) {
 #[inline(always)]
 pub unsafe fn load_all<K: Sm90Backward>(args: &BackwardArgs, maps: Maps, memory: Memory<K>) {
     let mut loader = Loader { args, maps, memory, places: Places::START };
-    let mut number = items::first::<K>(args);
+    // SAFETY: drawn for the items in order.
+    let mut number = items::first::<K>(args, || unsafe { loader.draw() });
     while let Some(item) = Item::<K>::of(args, number) {
         // SAFETY: the items in order.
         unsafe {
@@ -52,7 +53,12 @@ pub unsafe fn load_all<K: Sm90Backward>(args: &BackwardArgs, maps: Maps, memory:
             }
         }
         loader.places.next_item::<K>();
-        number = items::next::<K>(args, number);
+        // SAFETY: likewise.
+        number = items::next::<K>(args, number, || unsafe { loader.draw() });
+    }
+    if K::SUMS_IN_WORKSPACE {
+        // SAFETY: the arrival that tells the others the number that is no item's.
+        unsafe { mbarrier::arrive(memory.own_full(loader.places.own)) };
     }
 }
 
@@ -65,6 +71,22 @@ struct Loader<'a, K> {
 }
 
 impl<K: Sm90Backward> Loader<'_, K> {
+    /// Draws the number of the next item, when there is a place for it, and tells it to the others.
+    ///
+    /// # Safety
+    /// One thread, before the item's copies; the workspace is prepared.
+    #[inline(always)]
+    unsafe fn draw(&self) -> u32 {
+        let (memory, place) = (self.memory, self.places.own);
+        // SAFETY: an initialised mbarrier; the next number of the launch; a place that nobody reads until an arrival that follows.
+        unsafe {
+            mbarrier::wait(memory.own_empty(place), place.parity ^ 1);
+            let number = global::fetch_add(self.args.workspace.counts, 1);
+            memory::store_shared_4(memory.number(place), number);
+            number
+        }
+    }
+
     /// Copies K and V of an item's keys, and Q, dO and O of the queries.
     ///
     /// # Safety
@@ -89,10 +111,13 @@ impl<K: Sm90Backward> Loader<'_, K> {
                 let head = item.query_head(self.args, step.member);
                 let at = K::Sequence::in_maps(problem, head, of_queries).after(step.row);
                 // Kept, Δ is computed once.
-                let needs_o = !K::KEEPS_DQ || item.is_first();
+                let needs_o = !K::SUMS_IN_WORKSPACE && (!K::KEEPS_DQ || item.is_first());
                 self.begin_stage(2 + u32::from(needs_o));
                 self.load_staged(0, maps.q(), at);
                 self.load_staged(1, maps.d_o(), at);
+                if K::SUMS_IN_WORKSPACE {
+                    self.load_statistics(item.first_tile(self.args) + step.dq_tile(self.args));
+                }
                 if needs_o {
                     self.load_o(step.dq_tile(self.args), at);
                 }
@@ -179,8 +204,21 @@ impl<K: Sm90Backward> Loader<'_, K> {
         // SAFETY: initialised mbarriers.
         unsafe {
             mbarrier::wait(self.memory.stage_empty(place), place.parity ^ 1);
-            mbarrier::arrive_and_expect(self.memory.stage_full(place), tiles * Rows::<K>::BYTES);
+            let statistics = if K::SUMS_IN_WORKSPACE { const { K::TILE.statistics_bytes() } } else { 0 };
+            mbarrier::arrive_and_expect(self.memory.stage_full(place), tiles * Rows::<K>::BYTES + statistics);
         }
+    }
+
+    /// Copies the statistics of a tile of queries from the workspace.
+    ///
+    /// # Safety
+    /// As for [`Self::load_staged`].
+    #[inline(always)]
+    unsafe fn load_statistics(&self, tile: u32) {
+        let (place, bytes) = (self.places.stage, const { K::TILE.statistics_bytes() });
+        let from = self.args.workspace.statistics + tile as u64 * bytes as u64;
+        // SAFETY: an empty place, and a tile's statistics, which lie as in a stage.
+        unsafe { bulk_copy::load(self.memory.minus_lse(place, 0), from, bytes, self.memory.stage_full(place)) };
     }
 
     /// Copies O of a step of keys.

@@ -2,7 +2,7 @@
 
 use super::kernel::Sm90Backward;
 use crate::device::hidden;
-use crate::device::ptx::{mbarrier, sync};
+use crate::device::ptx::{mbarrier, sync, warpgroup};
 
 /// A place, and the phase of its mbarriers.
 #[derive(Clone, Copy)]
@@ -27,6 +27,28 @@ impl Place {
     }
 }
 
+/// A place of two that are filled and emptied in turn, in one register.
+#[derive(Clone, Copy)]
+pub struct OfTwo(u32);
+
+impl OfTwo {
+    /// How many there are.
+    pub const COUNT: u32 = 2;
+
+    /// The place.
+    #[inline(always)]
+    pub fn place(self) -> Place {
+        let passed = hidden::recompute(self.0);
+        Place { index: passed % Self::COUNT, parity: passed / Self::COUNT % 2 }
+    }
+
+    /// The place after this one.
+    #[inline(always)]
+    pub const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
+
 /// Where a warp is in the sequences of items and of steps.
 #[derive(Clone, Copy)]
 pub struct Places {
@@ -35,14 +57,17 @@ pub struct Places {
     /// The stage of the step.
     pub stage: Place,
     /// Of the dS of the step.
-    pub d_s: Place,
+    pub d_s: OfTwo,
+    /// Of the panel of dQ.
+    pub panel: OfTwo,
     /// Parity of the phase in which tiles of dQ hold O of the head.
     pub head_parity: u32,
 }
 
 impl Places {
     /// Those of the block's first item and step.
-    pub const START: Self = Self { own: Place::FIRST, stage: Place::FIRST, d_s: Place::FIRST, head_parity: 0 };
+    pub const START: Self =
+        Self { own: Place::FIRST, stage: Place::FIRST, d_s: OfTwo(0), panel: OfTwo(0), head_parity: 0 };
 
     /// Goes on to the next item.
     #[inline(always)]
@@ -74,8 +99,8 @@ impl Places {
     /// Goes on to the next tile of dS, or of gradients of keys.
     #[inline(always)]
     pub fn next_d_s<K: Sm90Backward>(&mut self) {
-        if K::KEEPS_DQ {
-            self.d_s = self.d_s.next(const { K::TILE.d_s() });
+        if K::HANDS_OVER {
+            self.d_s = self.d_s.next();
         }
     }
 }
@@ -91,6 +116,21 @@ pub unsafe fn arrive_together(barrier: u32, lane_index: u32) {
         sync::warp();
         // Recomputed: with a lane known from outside of the surrounding loop, the compiler would duplicate the loop for the arriving lane.
         if hidden::recompute(lane_index) == 0 {
+            mbarrier::arrive(barrier);
+        }
+    }
+}
+
+/// [`arrive_together`] by an elected lane, for which no register has to hold the lane's index.
+///
+/// # Safety
+/// As for [`arrive_together`].
+#[inline(always)]
+pub unsafe fn arrive_elected(barrier: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        sync::warp();
+        if warpgroup::elect() {
             mbarrier::arrive(barrier);
         }
     }

@@ -8,10 +8,10 @@ use contract::config::WARPGROUP_WARPS;
 pub enum Role {
     /// Copies tiles.
     Producer,
-    /// The first of the two that compute statistics.
+    /// The first of the two that compute statistics, unless these are in the workspace.
     Statistics,
-    /// The first that does nothing.
-    Idle = 3,
+    /// Adds dQ to the sums in the workspace, if there is one.
+    Adder = 3,
 }
 
 impl Role {
@@ -20,9 +20,9 @@ impl Role {
         K::WARPGROUPS * WARPGROUP_WARPS
     }
 
-    /// Number of warps that compute products, also for dQ in shared memory.
+    /// Number of warps that compute products, also for dQ from dS that is handed over.
     pub const fn computing<K: Sm90Backward>() -> u32 {
-        Self::consumers::<K>() + if K::KEEPS_DQ { WARPGROUP_WARPS } else { 0 }
+        Self::consumers::<K>() + if K::HANDS_OVER { WARPGROUP_WARPS } else { 0 }
     }
 
     /// The first warp that has the role.

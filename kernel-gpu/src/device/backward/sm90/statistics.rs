@@ -35,7 +35,7 @@ const KEPT: usize = 8;
 pub unsafe fn compute_all<K: Sm90Backward>(args: &BackwardArgs, memory: Memory<K>, thread: u32) {
     const { assert!(K::TILE.dq_rows() <= KEPT as u32 * STEP, "a thread keeps Δ of every tile of dQ") };
     let mut rows = RowsOf { args, memory, thread, places: Places::START, kept: [0.0; KEPT] };
-    let mut number = items::first::<K>(args);
+    let mut number = items::first::<K>(args, not_drawn);
     while let Some(item) = Item::<K>::of(args, number) {
         let own = rows.places.own;
         // SAFETY: the items in order; the warp's one arrival for the own rows, of which it reads none later.
@@ -59,8 +59,13 @@ pub unsafe fn compute_all<K: Sm90Backward>(args: &BackwardArgs, memory: Memory<K
             }
         }
         rows.places.next_item::<K>();
-        number = items::next::<K>(args, number);
+        number = items::next::<K>(args, number, not_drawn);
     }
+}
+
+/// Where items are drawn, nobody computes statistics here.
+fn not_drawn() -> u32 {
+    u32::MAX
 }
 
 /// The rows of a thread.

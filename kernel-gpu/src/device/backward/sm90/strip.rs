@@ -153,7 +153,7 @@ unsafe fn accumulate_overlapping<K: Sm90Backward, S: Strip<K>>(
         wgmma::commit_group();
         turns.pass();
         // Also of a stage without statistics, so that no thread is a phase ahead.
-        mbarrier::wait(memory.computed(stage), stage.parity);
+        wait_for_statistics(memory, stage);
         strip.load_lse(memory, stage);
         wgmma::wait_group::<0>();
         strip.pin_scores();
@@ -182,7 +182,7 @@ unsafe fn accumulate_overlapping<K: Sm90Backward, S: Strip<K>>(
             strip.start_gradients(memory, before);
             wgmma::commit_group();
             turns.pass();
-            mbarrier::wait(memory.computed(stage), stage.parity);
+            wait_for_statistics(memory, stage);
             strip.load_lse(memory, stage);
             wgmma::wait_group::<1>();
             strip.pin_scores();
@@ -240,7 +240,7 @@ unsafe fn accumulate_wide<K: Sm90Backward, S: Strip<K>>(
             wgmma::fence();
             strip.start_d_p(memory, stage);
             wgmma::commit_group();
-            mbarrier::wait(memory.computed(stage), stage.parity);
+            wait_for_statistics(memory, stage);
             strip.probabilities(memory, stage, step);
             wgmma::wait_group::<0>();
             strip.pin_d_p();
@@ -291,13 +291,25 @@ pub unsafe fn pass_over<K: Sm90Backward>(places: &mut Places, memory: Memory<K>,
     // SAFETY: initialised mbarriers.
     unsafe {
         mbarrier::wait(memory.stage_full(places.stage), places.stage.parity);
-        mbarrier::wait(memory.computed(places.stage), places.stage.parity);
+        wait_for_statistics(memory, places.stage);
         turns.wait();
         turns.pass();
-        handover::hand_over(memory, places.d_s, &[[0; 4]; K_STEPS], lane);
+        handover::hand_over(memory, places.d_s.place(), &[[0; 4]; K_STEPS], lane);
         release(memory, places.stage, lane.index);
     }
     places.next_step::<K>();
+}
+
+/// Waits for the statistics of an arrived stage. Those of a workspace arrived with it.
+///
+/// # Safety
+/// An initialised mbarrier.
+#[inline(always)]
+pub unsafe fn wait_for_statistics<K: Sm90Backward>(memory: Memory<K>, stage: Place) {
+    if !K::SUMS_IN_WORKSPACE {
+        // SAFETY: the caller's promise.
+        unsafe { mbarrier::wait(memory.computed(stage), stage.parity) };
+    }
 }
 
 /// Releases a stage for the warp, which does not read it again.

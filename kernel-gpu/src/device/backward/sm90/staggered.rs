@@ -1,0 +1,178 @@
+//! The loop of a warpgroup over the steps of an item of keys whose dS is handed over.
+//!
+//! ```text
+//! S of the first step
+//! for each step:
+//!     P from S, while dK of the step before is computed
+//!     start dP; start dV += P·dO
+//!     dS from P and dP, while dV is computed; hand dS over
+//!     start S of the next step; start dK += dS·Q
+//! ```
+//!
+//! dK reads dS where it was handed over, so that no registers hold it meanwhile.
+
+use super::handover;
+use super::items::{Step, Steps};
+use super::kernel::Sm90Backward;
+use super::keys::KeyStrip;
+use super::memory::Memory;
+use super::ring::{Place, Places};
+use super::strip::{Strip, pass_over, release, wait_for_statistics};
+use crate::device::lane::Lane;
+use crate::device::ptx::mbarrier;
+use crate::device::ptx::wgmma::{self, Registers};
+use crate::device::tma::turns::Turns;
+
+/// Accumulates the contributions of `steps`.
+///
+/// Nothing is in flight where paths join: the compiler would move registers there.
+///
+/// # Safety
+/// Warpgroup together, for the items in order.
+#[inline(always)]
+pub unsafe fn accumulate<K: Sm90Backward>(
+    strip: &mut KeyStrip<'_, K>,
+    mut steps: Steps,
+    places: &mut Places,
+    memory: Memory<K>,
+    turns: Turns,
+    lane: Lane,
+) {
+    let mut next = steps.next();
+    while let Some(first) = next {
+        // SAFETY: warpgroup together: all conditions are uniform over it.
+        unsafe {
+            if strip.has(first) {
+                next = accumulate_following(strip, first, &mut steps, places, memory, turns, lane);
+            } else {
+                pass_over(places, memory, turns, lane);
+                next = steps.next();
+            }
+        }
+    }
+}
+
+/// Accumulates the contributions of the steps from `step` on that follow one another. Returns the first step behind them.
+///
+/// # Safety
+/// Warpgroup together, for the steps in order.
+#[inline(always)]
+unsafe fn accumulate_following<K: Sm90Backward>(
+    strip: &mut KeyStrip<'_, K>,
+    mut step: Step,
+    steps: &mut Steps,
+    places: &mut Places,
+    memory: Memory<K>,
+    turns: Turns,
+    lane: Lane,
+) -> Option<Step> {
+    // SAFETY: warpgroup together. Stages are read between the wait for them and their release.
+    unsafe {
+        let mut stage = places.stage;
+        mbarrier::wait(memory.stage_full(stage), stage.parity);
+        turns.wait();
+        // Now they are where they stay: the compiler would move S away for them.
+        strip.pin_accumulators();
+        strip.pin_read_scores();
+        wgmma::fence();
+        strip.start_scores(memory, stage);
+        wgmma::commit_group();
+        turns.pass();
+        wgmma::wait_group::<0>();
+        strip.pin_scores();
+        start_dv(strip, memory, stage, step);
+        wgmma::wait_group::<1>();
+        strip.pin_d_p();
+        hand_over(strip, memory, places, stage);
+        let next = loop {
+            let before = (stage, places.d_s.place());
+            places.next_step::<K>();
+            let next = steps.next();
+            let following = match next {
+                Some(following) if strip.has(following) => following,
+                _ => {
+                    finish(strip, memory, before);
+                    break next;
+                }
+            };
+            (step, stage) = (following, places.stage);
+            mbarrier::wait(memory.stage_full(stage), stage.parity);
+            turns.wait();
+            strip.pin_accumulators();
+            strip.pin_read_scores();
+            wgmma::fence();
+            strip.start_scores(memory, stage);
+            wgmma::commit_group();
+            strip.start_dk(memory, before.0, before.1);
+            wgmma::commit_group();
+            turns.pass();
+            wgmma::wait_group::<1>();
+            strip.pin_scores();
+            start_dv(strip, memory, stage, step);
+            wgmma::wait_group::<1>();
+            strip.pin_d_p();
+            strip.dk.pin();
+            release(memory, before.0, lane.index);
+            hand_over(strip, memory, places, stage);
+        };
+        // The last step's, whose dK is complete.
+        release(memory, stage, lane.index);
+        next
+    }
+}
+
+/// Computes P from S, and starts dP and dV, each a group.
+///
+/// # Safety
+/// As for [`accumulate_following`], with neither in flight.
+#[inline(always)]
+unsafe fn start_dv<K: Sm90Backward>(strip: &mut KeyStrip<'_, K>, memory: Memory<K>, stage: Place, step: Step) {
+    // SAFETY: as promised to this function.
+    unsafe {
+        wait_for_statistics(memory, stage);
+        strip.probabilities(memory, stage, step);
+        strip.pack_p();
+        strip.p.pin();
+        strip.dv.pin();
+        strip.pin_read_d_p();
+        wgmma::fence();
+        strip.start_d_p(memory, stage);
+        wgmma::commit_group();
+        strip.start_dv(memory, stage);
+        wgmma::commit_group();
+    }
+}
+
+/// Computes dS from P and dP, and hands it over; then waits for dV.
+///
+/// # Safety
+/// As for [`accumulate_following`], with dP complete.
+#[inline(always)]
+unsafe fn hand_over<K: Sm90Backward>(strip: &mut KeyStrip<'_, K>, memory: Memory<K>, places: &Places, stage: Place) {
+    // SAFETY: as promised to this function.
+    unsafe {
+        strip.differentiate(memory, stage);
+        strip.pack_d_s();
+        handover::hand_over(memory, places.d_s.place(), &strip.d_s, strip.lane());
+        wgmma::wait_group::<0>();
+        strip.p.pin();
+        strip.dv.pin();
+    }
+}
+
+/// Computes dK of the last step.
+///
+/// # Safety
+/// As for [`accumulate_following`], with nothing in flight.
+#[inline(always)]
+unsafe fn finish<K: Sm90Backward>(strip: &mut KeyStrip<'_, K>, memory: Memory<K>, (stage, d_s): (Place, Place)) {
+    // SAFETY: as promised to this function.
+    unsafe {
+        strip.dk.pin();
+        wgmma::fence();
+        strip.start_dk(memory, stage, d_s);
+        wgmma::commit_group();
+        wgmma::wait_group::<0>();
+        strip.dk.pin();
+    }
+}
