@@ -121,7 +121,8 @@ macro_rules! backward_entry {
                     const TILE: Tile = TILE;
                 }
 
-                backward::sm80::backward::<Entry, { TILE.rows }, { TILE.step }, { TILE.m_tiles() }>(&args);
+                type Division = backward::sm80::Paired<{ TILE.is_paired() }>;
+                backward::sm80::backward::<Entry, Division, { TILE.rows }, { TILE.step }, { TILE.m_tiles() }>(&args);
             }
         }
     };

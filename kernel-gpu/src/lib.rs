@@ -1,4 +1,4 @@
-//! FlashAttention kernels for fp16 and bf16, forward up to 256 columns and backward up to 128, written in Rust and compiled to PTX.
+//! FlashAttention kernels for fp16 and bf16, forward and backward, for heads of up to 256 columns, written in Rust and compiled to PTX.
 //!
 //! An entry computes `O = softmax(scale · Q Kᵀ + mask) · V` for every batch and head, and optionally
 //! `LSE = ln Σ exp(scale · q·k)`, after Dao et al., *FlashAttention-2* (arXiv 2307.08691); a backward entry dQ, dK and dV.

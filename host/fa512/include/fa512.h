@@ -196,7 +196,7 @@ typedef struct fa512_gradient {
 
 /* Computes dQ, dK and dV on `stream`, of the problem that a forward call computed O and LSE of, without a workspace. Equal inputs give
  * equal bits. `lengths` is that of fa512_forward_lengths; of fa512_forward_varlen it has cu_seqlens alone; else NULL. Rows that belong to
- * no sequence get zeros; rows from seqused_q and seqused_k on are not written. Head sizes go up to 128. */
+ * no sequence get zeros; rows from seqused_q and seqused_k on are not written. */
 int32_t fa512_backward(const fa512_problem *problem, const void *q, const void *k, const void *v, const fa512_lengths *lengths,
                        const fa512_gradient *gradient, struct CUstream_st *stream);
 

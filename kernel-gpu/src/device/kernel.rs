@@ -39,6 +39,10 @@ pub type OutputStrip<K> = <<K as Kernel>::HeadDim as HeadDim>::Output;
 #[cfg(feature = "sm_80")]
 pub type Output<K, const M_TILES: usize> = [OutputStrip<K>; M_TILES];
 
+/// A gradient of one warp of a pair: half of the columns, 32 of each 64, for each strip of 16 rows.
+#[cfg(feature = "sm_80")]
+pub type HalfOutput<K, const M_TILES: usize> = [<<K as Kernel>::HeadDim as HeadDim>::HalfOutput; M_TILES];
+
 /// A tile of `ROWS` whole rows of a head in shared memory.
 #[cfg(feature = "sm_80")]
 pub type Tile<K, const ROWS: u32> = SharedTile<<K as Kernel>::Element, ROWS, <<K as Kernel>::HeadDim as HeadDim>::Row>;

@@ -6,6 +6,7 @@ use crate::device::lane::{Lane, ROWS_PER_LANE, Scores};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::{ldmatrix, mma};
+use crate::device::stores::{QUAD, distance};
 use crate::device::tile::head_dim::{Fragments, HeadDim};
 use crate::device::unrolled;
 use contract::config::{MMA_K, MMA_M};
@@ -107,15 +108,36 @@ pub unsafe fn scores_of_shared<K: Kernel, const ROWS: u32, const BLOCK_N: u32, c
 pub unsafe fn accumulate_output<K: Kernel, const BLOCK_N: u32, const M_TILES: usize>(
     output: &mut Output<K, M_TILES>,
     probabilities: &[FragmentA; M_TILES],
+    values: (Tile<K, BLOCK_N>, u32),
+    lane: Lane,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { accumulate_share::<K, _, BLOCK_N, M_TILES>((output, 0), probabilities, values, lane) };
+}
+
+/// [`accumulate_output`] of share `share` of the columns.
+///
+/// # Safety
+/// As for [`accumulate_output`].
+#[inline(always)]
+pub unsafe fn accumulate_share<
+    K: Kernel,
+    F: Fragments<Fragment = FragmentC>,
+    const BLOCK_N: u32,
+    const M_TILES: usize,
+>(
+    (output, share): (&mut [F; M_TILES], u32),
+    probabilities: &[FragmentA; M_TILES],
     (values, part): (Tile<K, BLOCK_N>, u32),
     lane: Lane,
 ) {
     // V's rows are the depth: transposed on load, two n-tiles of 8 columns at a time.
-    let first = values.chunk(lane.index % 16, lane.index / 16);
+    let first = values.chunk(lane.index % 16, share * QUAD + lane.index / 16);
     // SAFETY: chunks of the tile; the caller has the warp together.
     unsafe {
-        unrolled!(at most 16; for pair in const { K::HeadDim::N_TILES / 2 } => {
-            let address = Tile::<K, BLOCK_N>::relative_chunk(first, part * MMA_K, pair as u32 * 2);
+        unrolled!(at most 16; for pair in const { F::COUNT / 2 } => {
+            let chunks = const { distance::<K::HeadDim, F>(2 * pair) };
+            let address = Tile::<K, BLOCK_N>::relative_chunk(first, part * MMA_K, chunks);
             let [b0, b1, b2, b3] = ldmatrix::load_4_transposed(address);
             unrolled!(at most 4; for m in M_TILES => {
                 let output = output[m].all_mut();

@@ -1,6 +1,8 @@
 //! Stores of accumulators of `mma.sync` to the rows of a head, in 16-byte pieces from registers.
 
-use crate::device::kernel::{Kernel, OutputStrip};
+use crate::device::kernel::Kernel;
+#[cfg(feature = "sm_80")]
+use crate::device::kernel::OutputStrip;
 use crate::device::lane::{Lane, ROWS_PER_LANE};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
@@ -16,9 +18,26 @@ use contract::args::ForwardArgs;
 ///
 /// # Safety
 /// Warp together; no other warp writes these rows.
+#[cfg(feature = "sm_80")]
 #[inline(always)]
 pub unsafe fn store_strip<K: Kernel>(
     strip: &OutputStrip<K>,
+    rows: HeadRows,
+    args: &ForwardArgs,
+    first_and_length: (u32, u32),
+    lane: Lane,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { store_share::<K, _>((strip, 0), rows, args, first_and_length, lane) };
+}
+
+/// [`store_strip`] of share `share` of the columns.
+///
+/// # Safety
+/// Warp together; no other warp writes these columns of these rows.
+#[inline(always)]
+pub unsafe fn store_share<K: Kernel, F: Fragments<Fragment = FragmentC>>(
+    (strip, share): (&F, u32),
     rows: HeadRows,
     args: &ForwardArgs,
     (first_row, length): (u32, u32),
@@ -26,12 +45,13 @@ pub unsafe fn store_strip<K: Kernel>(
 ) {
     unrolled!(at most 2; for r in ROWS_PER_LANE => {
         let row = lane.row(first_row, 0, r);
-        unrolled!(at most 8; for quad in const { K::HeadDim::N_TILES / QUAD as usize } => {
+        unrolled!(at most 8; for quad in const { F::COUNT / QUAD as usize } => {
             // SAFETY: warp together; a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe {
                 let first = quad * QUAD as usize;
                 let tile = |n: usize| strip.all()[first + n];
-                store_quad::<K>(&[tile(0), tile(1), tile(2), tile(3)], (r, first as u32), rows, args, (row, length), lane);
+                let column = share * QUAD + const { distance::<K::HeadDim, F>(quad * QUAD as usize) };
+                store_quad::<K>(&[tile(0), tile(1), tile(2), tile(3)], (r, column), rows, args, (row, length), lane);
             }
         });
     });
@@ -62,8 +82,17 @@ pub unsafe fn store_quad<K: Kernel>(
     }
 }
 
-/// Number of lanes that hold parts of the same rows.
+/// Number of lanes that hold parts of the same rows, and of 8-column tiles that they store together.
 pub const QUAD: u32 = 4;
+
+/// How many 8-column tiles behind the first one of a warp its tile number `tile` is, if it has fragments `F` of rows of `H`: those of every
+/// quad of tiles, or of every other one.
+#[inline(always)]
+pub const fn distance<H: HeadDim, F: Fragments>(tile: usize) -> u32 {
+    const { assert!(F::COUNT.is_multiple_of(QUAD as usize) && H::N_TILES.is_multiple_of(F::COUNT)) };
+    let (quad, shares) = (QUAD as usize, H::N_TILES / F::COUNT);
+    (tile / quad * quad * shares + tile % quad) as u32
+}
 
 /// The lane's part `r` of a fragment, as packed elements.
 #[inline(always)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream};
 use fa512::{
-    Addresses, Alignment, BackwardAddresses, Element, Error, ErrorKind, Gpu, Gradient, GradientViews, Layout, Mask,
-    Problem, ScoreMod, Shape, Slopes, Strides, Tensor, View, Views, Window,
+    Addresses, Alignment, BackwardAddresses, Element, Error, Gpu, Gradient, GradientViews, Layout, Mask, Problem,
+    ScoreMod, Shape, Slopes, Strides, Tensor, View, Views, Window,
 };
 
 use crate::common::attention::{Case, UNTOUCHED, decode, index, random};
@@ -202,8 +202,9 @@ fn gradients_are_right_whatever_the_length_mask_type_and_layout() {
 fn gradients_of_several_steps_and_blocks_are_right() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
-    for mask in [Mask::Full, Mask::Causal] {
-        let gradients = Gradients::new(problem(Shape::new(1, 1, 270), mask, Layout::Bhsd), &stream);
+    for (mask, head_dim) in [(Mask::Full, 64), (Mask::Causal, 64), (Mask::Full, 256)] {
+        let shape = Shape::new(1, 1, 270).with_head_dim(head_dim);
+        let gradients = Gradients::new(problem(shape, mask, Layout::Bhsd), &stream);
         gradients.compute();
     }
     assert_eq!(findings(), "");
@@ -221,7 +222,7 @@ fn drawn(seed: u64) -> Problem {
     let (kv_heads, group) = (1 + below(2), 1 + below(3));
     let (sequence, other) = (1 + below(200), 1 + below(200));
     let shape = Shape::new(1 + below(2), kv_heads * group, sequence).with_kv_heads(kv_heads);
-    let shape = shape.with_kv_sequence([sequence, other][below(2) as usize]).with_head_dim(8 * (1 + below(16)));
+    let shape = shape.with_kv_sequence([sequence, other][below(2) as usize]).with_head_dim(8 * (1 + below(32)));
     let (layout, mask) =
         ([Layout::Bhsd, Layout::Bshd][below(2) as usize], [Mask::Full, Mask::Causal][below(2) as usize]);
     let problem = problem(shape, mask, layout).with_element([Element::F16, Element::Bf16][below(2) as usize]);
@@ -251,7 +252,7 @@ fn gradients_of_random_problems_are_right() {
 fn gradients_of_heads_of_any_size_are_right() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
-    for head_dim in [8, 40, 72, 128] {
+    for head_dim in [8, 40, 72, 128, 136, 192, 200, 256] {
         for mask in [Mask::Full, Mask::Causal] {
             let shape = Shape::new(1, 2, 70).with_head_dim(head_dim);
             let gradients = Gradients::new(problem(shape, mask, Layout::Bshd), &stream);
@@ -265,8 +266,10 @@ fn gradients_of_heads_of_any_size_are_right() {
 fn heads_of_queries_add_to_the_gradients_of_the_heads_of_keys_that_they_share() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
-    for (heads, kv_heads, mask) in [(4, 2, Mask::Full), (3, 1, Mask::Causal)] {
-        let shape = Shape::new(2, heads, 70).with_kv_heads(kv_heads);
+    for (heads, kv_heads, mask, head_dim) in
+        [(4, 2, Mask::Full, 64), (3, 1, Mask::Causal, 64), (2, 1, Mask::Full, 192), (3, 1, Mask::Causal, 256)]
+    {
+        let shape = Shape::new(2, heads, 70).with_kv_heads(kv_heads).with_head_dim(head_dim);
         let gradients = Gradients::new(problem(shape, mask, Layout::Bhsd), &stream);
         gradients.compute();
     }
@@ -374,7 +377,7 @@ fn gradients_of_windows_are_right() {
         (70, window(None, Some(9))),
         (80, window(Some(0), Some(0))),
     ] {
-        for head_dim in [64, 128] {
+        for head_dim in [64, 128, 256] {
             let shape = Shape::new(1, 1, sequence).with_head_dim(head_dim);
             let problem = problem(shape, Mask::Full, Layout::Bhsd).with_window(window);
             Gradients::new(problem, &stream).compute();
@@ -400,7 +403,9 @@ fn gradients_of_changed_scores_are_right() {
     let bias = ScoreMod { bias: Some(strides), ..ScoreMod::NONE };
     let all = ScoreMod { softcap: Some(2.0), alibi: Some(Slopes::PerBatchAndHead), bias: Some(strides) };
     for score_mod in [softcap, alibi, bias, all] {
-        for (mask, element, head_dim) in [(Mask::Full, Element::F16, 64), (Mask::Causal, Element::Bf16, 72)] {
+        let of_widths = [(Mask::Full, Element::F16, 64), (Mask::Causal, Element::Bf16, 72)];
+        let of_pairs = [(Mask::Causal, Element::F16, 192), (Mask::Full, Element::Bf16, 256)];
+        for (mask, element, head_dim) in of_widths.into_iter().chain(of_pairs) {
             let shape = Shape::new(2, 2, sequence as u32).with_kv_sequence(kv_sequence as u32).with_head_dim(head_dim);
             let problem = problem(shape, mask, Layout::Bhsd).with_element(element).with_score_mod(score_mod).unwrap();
             Gradients::new(problem, &stream).compute();
@@ -415,7 +420,7 @@ fn gradients_of_packed_sequences_are_right_and_0_outside() {
     let stream = gpu(0);
     let at = |head_dim| Shape::new(1, 2, 160).with_head_dim(head_dim).with_kv_heads(1);
     for mask in [Mask::Full, Mask::Causal, Mask::Window] {
-        for head_dim in [64, 96] {
+        for head_dim in [64, 96, 160, 256] {
             let problem = problem(at(head_dim), mask, Layout::Bshd);
             Gradients::of_case(Case::packed_problem(problem, &[3, 3, 20, 140, 150], &stream)).compute();
             let (q, k) = ([0, 30, 30, 120, 150], [5, 40, 50, 155, 155]);
@@ -424,8 +429,10 @@ fn gradients_of_packed_sequences_are_right_and_0_outside() {
         }
     }
     let alibi = ScoreMod { alibi: Some(Slopes::PerHead), softcap: Some(2.0), bias: None };
-    let changed = problem(at(64), Mask::Causal, Layout::Bshd).with_score_mod(alibi).unwrap();
-    Gradients::of_case(Case::packed_problem(changed, &[0, 70, 160], &stream)).compute();
+    for head_dim in [64, 256] {
+        let changed = problem(at(head_dim), Mask::Causal, Layout::Bshd).with_score_mod(alibi).unwrap();
+        Gradients::of_case(Case::packed_problem(changed, &[0, 70, 160], &stream)).compute();
+    }
     assert_eq!(findings(), "");
 }
 
@@ -433,8 +440,9 @@ fn gradients_of_packed_sequences_are_right_and_0_outside() {
 fn gradients_of_padded_batches_are_right_where_rows_are_used() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
-    for mask in [Mask::Full, Mask::Causal] {
-        let problem = problem(Shape::new(3, 2, 80).with_kv_sequence(90), mask, Layout::Bshd);
+    for (mask, head_dim) in [(Mask::Full, 64), (Mask::Causal, 64), (Mask::Causal, 256)] {
+        let shape = Shape::new(3, 2, 80).with_kv_sequence(90).with_head_dim(head_dim);
+        let problem = problem(shape, mask, Layout::Bshd);
         Gradients::of_case(Case::padded(problem, [&[80, 20, 0], &[90, 70, 10]], &stream)).compute();
     }
     assert_eq!(findings(), "");
@@ -454,21 +462,16 @@ fn no_lengths_make_a_gradient_leave_its_tensors_or_hang() {
 }
 
 #[test]
-fn what_no_backward_kernel_computes_is_refused_by_name() {
+fn heads_get_the_narrowest_tiles_that_hold_them() {
     let Some(()) = machine() else { return };
     // Its context ends with it.
     let _stream = gpu(0);
-    let gradient = |head_dim| {
+    for (head_dim, tiles) in [(128, "d128"), (136, "d192"), (192, "d192"), (200, "d256"), (256, "d256")] {
         let shape = Shape::new(1, 2, 70).with_head_dim(head_dim);
-        fa512::supports_backward(
-            &Gradient::new(problem(shape, Mask::Full, Layout::Bshd)).unwrap(),
-            &Gpu::current().unwrap(),
-        )
-    };
-    let error = gradient(136).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("heads of more than 128 columns"), "{error}");
-    assert!(gradient(128).unwrap().entry.contains("d128_backward_full"));
+        let gradient = Gradient::new(problem(shape, Mask::Full, Layout::Bshd)).unwrap();
+        let entry = fa512::supports_backward(&gradient, &Gpu::current().unwrap()).unwrap().entry;
+        assert!(entry.ends_with(&format!("{tiles}_backward_full")), "{entry}");
+    }
 }
 
 #[test]

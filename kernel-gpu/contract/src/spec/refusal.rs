@@ -247,11 +247,6 @@ pub enum Refusal {
         /// Query tiles of a head.
         query_tiles: u32,
     },
-    /// No kernel computes the gradient.
-    NoBackward {
-        /// Of problems with this.
-        of: &'static str,
-    },
     /// An address is null or misaligned.
     Address {
         /// Of this tensor.
@@ -439,7 +434,6 @@ impl fmt::Display for Refusal {
             Refusal::SharedMemory { needed, available } => {
                 write!(formatter, "needs {needed} bytes of shared memory per block; this GPU has {available}")
             }
-            Refusal::NoBackward { of } => write!(formatter, "there is no backward kernel for {of}; use PyTorch's"),
             Refusal::TooManyWorkItems { shape: Shape { batch, heads, .. }, query_tiles } => write!(
                 formatter,
                 "batch {batch} × heads {heads} × {query_tiles} query tiles are more than one launch computes \

@@ -24,6 +24,9 @@ pub trait HeadDim: Copy + 'static {
     type Queries: Fragments<Fragment = FragmentA>;
     /// 16 rows of O: a fragment per 8 columns.
     type Output: Fragments<Fragment = FragmentC>;
+    /// Half of them: those of a warp that shares its rows with another one.
+    #[cfg(feature = "sm_80")]
+    type HalfOutput: Fragments<Fragment = FragmentC>;
 }
 
 /// Tiles of `COUNT` columns.
@@ -41,6 +44,8 @@ macro_rules! head_dims {
             type Panel = Row<$columns, $swizzle>;
             type Queries = [FragmentA; $panels * $columns / MMA_K as usize];
             type Output = [FragmentC; $panels * $columns / MMA_N as usize];
+            #[cfg(feature = "sm_80")]
+            type HalfOutput = [FragmentC; $panels * $columns / MMA_N as usize / 2];
         }
     )*};
 }
@@ -58,6 +63,8 @@ head_dims! {
 pub trait Fragments: Copy {
     /// The type of its fragments.
     type Fragment: Copy;
+    /// Their number.
+    const COUNT: usize;
 
     /// Zero fragments.
     fn zeros() -> Self;
@@ -73,6 +80,7 @@ macro_rules! fragments {
     ($($fragment:ty;)*) => {$(
         impl<const COUNT: usize> Fragments for [$fragment; COUNT] {
             type Fragment = $fragment;
+            const COUNT: usize = COUNT;
 
             // Not `[zero; COUNT]`, which is a loop, nor a constant, which would be copied from memory.
             #[inline(always)]

@@ -236,16 +236,10 @@ fn choose(gradient: &Gradient, gpu: &Gpu<'_>, sums: Sums) -> Result<&'static Bac
         let has_memory = sums != Sums::Nowhere || !variant.sums_in_workspace();
         has_memory && computes_mask && is_packed == problem.packing().is_some() && variant.element == problem.element()
     };
-    let computed = BACKWARD_VARIANTS.iter().filter(accepts);
-    let mut refusal = Refusal::NoBackward { of: "heads of more than 128 columns" };
     let takes = |one: &&BackwardVariant| one.head_dims().contains(&shape.head_dim) && is_taken(one, shape, gpu, sums);
-    for variant in computed.filter(takes) {
-        match runs(variant, gradient, gpu) {
-            Ok(()) => return Ok(variant),
-            Err(why) => refusal = why,
-        }
-    }
-    Err(refusal)
+    let candidates = BACKWARD_VARIANTS.iter().filter(accepts).filter(takes);
+    let checked = candidates.map(|variant| runs(variant, gradient, gpu).map(|()| variant));
+    checked.reduce(Result::or).expect("the entries of sm_80 compute every gradient")
 }
 
 /// Whether `variant` is taken for `shape`, of those that compute it.
@@ -363,11 +357,11 @@ mod tests {
     use crate::schedule::architecture::ARCHITECTURES;
     use crate::spec::config::Element;
     use crate::spec::gradient::GradientViews;
+    use crate::spec::limits::MAXIMUM_HEAD_DIM;
     use crate::spec::packing::Packing;
     use crate::spec::problem::{ScoreMod, Window};
     use crate::spec::tensor::Strides;
     use crate::spec::view::{Layout, View, Views};
-    use std::string::ToString;
     use std::vec::Vec;
 
     const GPU: Gpu<'static> =
@@ -383,9 +377,9 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_up_to_128_columns_has_an_entry() {
+    fn every_problem_has_an_entry() {
         let softcap = ScoreMod { softcap: Some(2.0), ..ScoreMod::NONE };
-        for head_dim in (8..=128).step_by(8) {
+        for head_dim in (8..=MAXIMUM_HEAD_DIM).step_by(8) {
             for element in [Element::F16, Element::Bf16] {
                 for window in [Window::UNLIMITED, Window::CAUSAL, Window { left: Some(3), right: None }] {
                     for score_mod in [ScoreMod::NONE, softcap] {
@@ -403,7 +397,8 @@ mod tests {
                 }
             }
         }
-        assert!(plan(problem(136)).unwrap_err().to_string().contains("heads of more than 128 columns"));
+        let entry = |head_dim| plan(problem(head_dim)).unwrap().variant().entry;
+        assert_eq!([entry(136), entry(200)], ["fa512_sm80_d192_backward_full", "fa512_sm80_d256_backward_full"]);
     }
 
     #[test]
@@ -424,6 +419,8 @@ mod tests {
                 if variant.uses_tensor_maps() { "fa512_sm90_" } else { "fa512_sm80_" },
                 of(*element == Element::Bf16, "bf16_"),
                 of(tile.columns() == 128, "d128_"),
+                of(tile.columns() == 192, "d192_"),
+                of(tile.columns() == 256, "d256_"),
                 "backward_",
                 of(matches!(tile, BackwardTile::Sm90(tile) if tile.keeps_dq()), "heads_"),
                 of(variant.sums_in_workspace(), "ordered_"),

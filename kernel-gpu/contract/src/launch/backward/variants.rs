@@ -17,7 +17,7 @@ pub struct Tile {
     pub rows: u32,
     /// Rows of the other tensors that it takes in a step.
     pub step: u32,
-    /// Warps of a block, each with an equal share of its rows.
+    /// Warps of a block, each with an equal share of its rows. If they are more than its strips of 16 rows, each strip has a pair.
     pub warps: u32,
     /// Blocks that a multiprocessor should hold at least.
     pub min_blocks: u32,
@@ -42,9 +42,20 @@ impl Tile {
         self.columns
     }
 
+    /// Whether pairs of warps share rows, where one warp has no registers for all columns. Then the fragments of a block's own rows are in
+    /// registers, and the stages lie where these rows were.
+    pub const fn is_paired(self) -> bool {
+        self.warps * MMA_M > self.rows
+    }
+
+    /// Pairs of warps, or warps.
+    pub const fn teams(self) -> u32 {
+        if self.is_paired() { self.warps / 2 } else { self.warps }
+    }
+
     /// Strips of 16 rows of a warp.
     pub const fn m_tiles(self) -> usize {
-        (self.rows / self.warps / MMA_M) as usize
+        (self.rows / self.teams() / MMA_M) as usize
     }
 
     /// Threads of a block.
@@ -57,10 +68,20 @@ impl Tile {
         self.columns * ELEMENT_BYTES as u32
     }
 
+    /// Bytes of `own` tiles of a block's own rows and of `staged` tiles in each stage.
+    pub const fn tile_bytes(self, own: u32, staged: u32) -> u32 {
+        let (own, staged) = (own * self.rows * self.pitch(), STAGES * staged * self.step * self.pitch());
+        match self.is_paired() {
+            true if own > staged => own,
+            true => staged,
+            false => own + staged,
+        }
+    }
+
     /// Dynamic shared memory of a block, bytes: that of a block which computes dK and dV, or of one which computes dQ, if that is larger.
     pub const fn shared_bytes(self) -> u32 {
-        let of_keys = (2 * self.rows + STAGES * 3 * self.step) * self.pitch() + STAGES * self.step * STATISTICS_BYTES;
-        let of_queries = (3 * self.rows + STAGES * 2 * self.step) * self.pitch() + self.rows * STATISTICS_BYTES;
+        let of_keys = self.tile_bytes(2, 3) + STAGES * self.step * STATISTICS_BYTES;
+        let of_queries = self.tile_bytes(3, 2) + self.rows * STATISTICS_BYTES;
         if of_keys > of_queries { of_keys } else { of_queries }
     }
 }
@@ -420,6 +441,18 @@ macro_rules! for_every_backward_variant {
             fa512_sm80_d128_backward_packed_full, fa512_sm80_bf16_d128_backward_packed_full: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Packed, Full;
             fa512_sm80_d128_backward_packed_causal, fa512_sm80_bf16_d128_backward_packed_causal: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Packed, Causal;
             fa512_sm80_d128_backward_packed_modified, fa512_sm80_bf16_d128_backward_packed_modified: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Packed, Window, Modified;
+            fa512_sm80_d192_backward_full, fa512_sm80_bf16_d192_backward_full: Sm80 Tile { columns: 192, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Full;
+            fa512_sm80_d192_backward_causal, fa512_sm80_bf16_d192_backward_causal: Sm80 Tile { columns: 192, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Causal;
+            fa512_sm80_d192_backward_modified, fa512_sm80_bf16_d192_backward_modified: Sm80 Tile { columns: 192, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Window, Modified;
+            fa512_sm80_d192_backward_packed_full, fa512_sm80_bf16_d192_backward_packed_full: Sm80 Tile { columns: 192, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Packed, Full;
+            fa512_sm80_d192_backward_packed_causal, fa512_sm80_bf16_d192_backward_packed_causal: Sm80 Tile { columns: 192, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Packed, Causal;
+            fa512_sm80_d192_backward_packed_modified, fa512_sm80_bf16_d192_backward_packed_modified: Sm80 Tile { columns: 192, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Packed, Window, Modified;
+            fa512_sm80_d256_backward_full, fa512_sm80_bf16_d256_backward_full: Sm80 Tile { columns: 256, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Full;
+            fa512_sm80_d256_backward_causal, fa512_sm80_bf16_d256_backward_causal: Sm80 Tile { columns: 256, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Causal;
+            fa512_sm80_d256_backward_modified, fa512_sm80_bf16_d256_backward_modified: Sm80 Tile { columns: 256, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Window, Modified;
+            fa512_sm80_d256_backward_packed_full, fa512_sm80_bf16_d256_backward_packed_full: Sm80 Tile { columns: 256, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Packed, Full;
+            fa512_sm80_d256_backward_packed_causal, fa512_sm80_bf16_d256_backward_packed_causal: Sm80 Tile { columns: 256, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Packed, Causal;
+            fa512_sm80_d256_backward_packed_modified, fa512_sm80_bf16_d256_backward_packed_modified: Sm80 Tile { columns: 256, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Packed, Window, Modified;
         }
     };
 }

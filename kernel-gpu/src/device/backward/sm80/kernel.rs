@@ -3,13 +3,36 @@
 use core::marker::PhantomData;
 
 use crate::device::copy::Copiers;
+use crate::device::hidden::not_unrolled;
 use crate::device::kernel::Kernel;
+use crate::device::lane::Lane;
+use crate::device::unrolled;
 use contract::backward::variants::Tile;
 
 /// The specialisation of a backward kernel.
 pub trait Sm80Backward: Kernel {
     /// How its blocks divide the work.
     const TILE: Tile;
+
+    /// Index in the block of the calling warp, or of its pair.
+    #[inline(always)]
+    fn team(lane: Lane) -> u32 {
+        if const { Self::TILE.is_paired() } { lane.warp % const { Self::TILE.teams() } } else { lane.warp }
+    }
+
+    /// Calls `body` with each number below `COUNT`: one after another in pairs of warps, which have no registers for several at once.
+    #[inline(always)]
+    fn for_each<const COUNT: usize>(mut body: impl FnMut(u32)) {
+        if const { Self::TILE.is_paired() } {
+            let mut number = 0;
+            while number < not_unrolled(COUNT as u32) {
+                body(number);
+                number += 1;
+            }
+        } else {
+            unrolled!(at most 4; for number in COUNT => { body(number as u32) });
+        }
+    }
 
     /// Who copies rows of D = `head_dim` columns.
     #[inline(always)]

@@ -1,10 +1,12 @@
-//! Layout of a block's dynamic shared memory: tiles of its own rows, the tiles of each stage, and the statistics of query rows.
+//! Layout of a block's dynamic shared memory: tiles of its own rows, the tiles of each stage, and the statistics of query rows. Pairs of warps
+//! have their own rows in registers when the first stage is copied over them.
 
 use core::marker::PhantomData;
 
+use super::kernel::Sm80Backward;
 use crate::device::codegen::shared;
-use crate::device::kernel::{Kernel, Tile};
-use contract::backward::variants::{STAGES, STATISTICS_BYTES};
+use crate::device::kernel::Tile;
+use contract::backward::variants::STATISTICS_BYTES;
 
 /// `OWN` tiles of `ROWS` rows, then `STAGES` times `STAGED` tiles of `STEP` rows, then statistics.
 #[derive(Clone, Copy)]
@@ -13,7 +15,7 @@ pub struct SharedMemory<K, const OWN: u32, const ROWS: u32, const STAGED: u32, c
     _kernel: PhantomData<K>,
 }
 
-impl<K: Kernel, const OWN: u32, const ROWS: u32, const STAGED: u32, const STEP: u32>
+impl<K: Sm80Backward, const OWN: u32, const ROWS: u32, const STAGED: u32, const STEP: u32>
     SharedMemory<K, OWN, ROWS, STAGED, STEP>
 {
     /// The shared memory of the calling thread's block.
@@ -31,14 +33,13 @@ impl<K: Kernel, const OWN: u32, const ROWS: u32, const STAGED: u32, const STEP: 
     /// Tile `index` of a stage.
     #[inline(always)]
     pub fn staged(&self, stage: u32, index: u32) -> Tile<K, STEP> {
-        let first = self.base + OWN * Tile::<K, ROWS>::BYTES;
+        let first = self.base + const { if K::TILE.is_paired() { 0 } else { OWN * Tile::<K, ROWS>::BYTES } };
         Tile::<K, STEP>::at(first + (stage * STAGED + index) * Tile::<K, STEP>::BYTES)
     }
 
     /// Address of the statistics of `rows` rows in stage `stage`.
     #[inline(always)]
     pub fn statistics(&self, stage: u32, rows: u32) -> u32 {
-        let first = self.base + OWN * Tile::<K, ROWS>::BYTES + STAGES * STAGED * Tile::<K, STEP>::BYTES;
-        first + stage * rows * STATISTICS_BYTES
+        self.base + const { K::TILE.tile_bytes(OWN, STAGED) } + stage * rows * STATISTICS_BYTES
     }
 }

@@ -21,7 +21,7 @@ impl<K: Sm80Backward, const ROWS: u32> Statistics<K, ROWS> {
     /// Threads of a row.
     const SHARING: u32 = {
         let threads = K::TILE.threads();
-        assert!(threads.is_multiple_of(ROWS) && (threads / ROWS).is_power_of_two() && threads / ROWS <= 4);
+        assert!(threads.is_multiple_of(ROWS) && (threads / ROWS).is_power_of_two() && threads / ROWS <= 8);
         threads / ROWS
     };
 
@@ -59,6 +59,9 @@ impl<K: Sm80Backward, const ROWS: u32> Statistics<K, ROWS> {
             }
             if const { Self::SHARING > 2 } {
                 sum += shuffle::exchange::<2>(sum);
+            }
+            if const { Self::SHARING > 4 } {
+                sum += shuffle::exchange::<4>(sum);
             }
             if first == 0 {
                 memory::store_shared_pair(self.address + row * STATISTICS_BYTES, [lse, sum]);

@@ -1,25 +1,27 @@
 //! dK and dV of a block's keys.
 //!
 //! A warp has keys as rows and queries as columns: Sᵀ = K·Qᵀ and dPᵀ = V·dOᵀ. Then Pᵀ and dSᵀ are the left operands of dV += Pᵀ·dO and
-//! dK += dSᵀ·Q in the registers in which they were computed. Beside dK and dV there are no registers for K and V, whose fragments are loaded
-//! for each product.
+//! dK += dSᵀ·Q in the registers in which they were computed.
+//!
+//! [`alone`] has the products of a warp that accumulates both, [`paired`] those of one that accumulates one of them.
+
+pub mod alone;
+pub mod paired;
 
 use super::kernel::Sm80Backward;
 use super::memory::SharedMemory;
-use super::output::{clear_other_rows, packed, store};
+use super::output::clear_other_rows;
 use super::statistics::Statistics;
 use crate::device::backward::bounds;
-use crate::device::backward::rows::{base_2_lse, probability};
+use crate::device::backward::rows::base_2_lse;
 use crate::device::copy::start_copy;
 use crate::device::hidden::{not_unrolled, recompute};
-use crate::device::kernel::{Output, Tile};
+use crate::device::kernel::Tile;
 use crate::device::lane::{Lane, ROWS_PER_LANE, Scores};
 use crate::device::mask::Mask;
-use crate::device::products;
 use crate::device::ptx::{cp_async, sync};
 use crate::device::scores::ScoreMod;
 use crate::device::sequence::{Of, Sequence};
-use crate::device::tile::head_dim::Fragments;
 use crate::device::tile::head_rows::HeadRows;
 use crate::device::unrolled;
 use contract::args::Strides;
@@ -43,7 +45,7 @@ type Memory<K, const ROWS: u32, const STEP: u32> = SharedMemory<K, OWN, ROWS, ST
 
 /// The queries of a head that may attend to the block's keys.
 #[derive(Clone, Copy)]
-struct Queries<'a> {
+pub struct Queries<'a> {
     args: &'a BackwardArgs,
     work: BlockWork,
     /// The sequence of the keys.
@@ -60,9 +62,13 @@ impl Queries<'_> {
     /// The rows of a tensor.
     #[inline(always)]
     fn rows_of<K: Sm80Backward>(&self, tensor: u64, strides: &Strides) -> HeadRows {
-        // Computed for every step: kept, three tensors would occupy twelve registers beside dK and dV.
-        let work = BlockWork { batch: recompute(self.work.batch), head: recompute(self.work.head), query_tile: 0 };
-        HeadRows::new::<K::Element>(tensor, strides, work, self.rows.begin)
+        HeadRows::new::<K::Element>(tensor, strides, self.work(), self.rows.begin)
+    }
+
+    /// The head. What is derived from it is computed for every step: kept, three tensors would occupy twelve registers beside dK and dV.
+    #[inline(always)]
+    fn work(&self) -> BlockWork {
+        BlockWork { batch: recompute(self.work.batch), head: recompute(self.work.head), query_tile: 0 }
     }
 
     /// LSE in base 2 of a row.
@@ -94,31 +100,64 @@ impl Queries<'_> {
             // What is derived from the lane would occupy registers beside dK and dV.
             let (args, problem, lane) = (self.args, &self.args.problem, lane.recomputed_from_thread());
             let (rows, copiers) = ((row, self.rows.length), K::copiers(problem.head_dim));
-            let q = self.rows_of::<K>(problem.q, &problem.q_strides);
-            let d_o = self.rows_of::<K>(args.d_o, &args.d_o_strides);
-            let o = self.rows_of::<K>(problem.o, &problem.o_strides);
-            // SAFETY: all threads are here, and nobody reads the stage.
-            unsafe {
-                start_copy::<K, STEP>(memory.staged(stage, Q_TILE), q, rows, &copiers, lane);
-                start_copy::<K, STEP>(memory.staged(stage, D_O_TILE), d_o, rows, &copiers, lane);
-                start_copy::<K, STEP>(memory.staged(stage, O_TILE), o, rows, &copiers, lane);
-            }
+            K::for_each::<{ STAGED as usize }>(|index| {
+                let (tensor, strides) = match index {
+                    Q_TILE => (problem.q, problem.q_strides),
+                    D_O_TILE => (args.d_o, args.d_o_strides),
+                    _ => (problem.o, problem.o_strides),
+                };
+                let head = self.rows_of::<K>(tensor, &strides);
+                // SAFETY: all threads are here, and nobody reads the stage.
+                unsafe { start_copy::<K, STEP>(memory.staged(stage, index), head, rows, &copiers, lane) };
+            });
         }
         cp_async::commit_group();
     }
 }
 
-/// The accumulators of a warp, and what it knows of its keys.
-struct Warp<K: Sm80Backward, const ROWS: u32, const M_TILES: usize> {
-    dk: Output<K, M_TILES>,
-    dv: Output<K, M_TILES>,
-    keys: Tile<K, ROWS>,
-    values: Tile<K, ROWS>,
-    /// First row of the warp in the block's tiles.
+/// The keys of a warp.
+#[derive(Clone, Copy)]
+pub struct Own<const M_TILES: usize> {
+    /// Its first row in the block's tiles.
     warp_row: u32,
-    /// First key of the warp.
+    /// Its first key.
     first_key: u32,
     lane: Lane,
+}
+
+/// 16 queries of a step.
+#[derive(Clone, Copy)]
+pub struct Part<K: Sm80Backward, const STEP: u32> {
+    /// The tiles of Q, dO and O.
+    q: Tile<K, STEP>,
+    d_o: Tile<K, STEP>,
+    o: Tile<K, STEP>,
+    statistics: Statistics<K, STEP>,
+    /// Index of the part in the step.
+    number: u32,
+    /// Its first row.
+    row: u32,
+}
+
+/// What a warp accumulates of dK and dV.
+pub trait Accumulators<K: Sm80Backward, const ROWS: u32, const STEP: u32, const M_TILES: usize>: Sized {
+    /// Begins with zeros.
+    ///
+    /// # Safety
+    /// Block together; all copies that were started are those of K and V.
+    unsafe fn new(memory: Memory<K, ROWS, STEP>, own: Own<M_TILES>) -> Self;
+
+    /// Adds what 16 queries contribute.
+    ///
+    /// # Safety
+    /// Warp together, and with it all warps that share its keys; the tiles of Q and dO and the statistics have arrived, and nobody reads O.
+    unsafe fn add(&mut self, own: Own<M_TILES>, queries: &Queries<'_>, part: Part<K, STEP>);
+
+    /// Stores the gradients of the warp's keys, those from the first of `rows` on, of its length, from row `begin` of the tensors on.
+    ///
+    /// # Safety
+    /// Warp together; no other block has its keys.
+    unsafe fn store(self, args: &BackwardArgs, place: (BlockWork, u32), rows: (u32, u32), lane: Lane);
 }
 
 /// Computes dK and dV of block `block` of those that do.
@@ -126,11 +165,14 @@ struct Warp<K: Sm80Backward, const ROWS: u32, const M_TILES: usize> {
 /// # Safety
 /// Block together.
 #[inline(always)]
-pub unsafe fn gradients<K: Sm80Backward, const ROWS: u32, const STEP: u32, const M_TILES: usize>(
+pub unsafe fn gradients<K, A, const ROWS: u32, const STEP: u32, const M_TILES: usize>(
     args: &BackwardArgs,
     block: u32,
     lane: Lane,
-) {
+) where
+    K: Sm80Backward,
+    A: Accumulators<K, ROWS, STEP, M_TILES>,
+{
     let problem = &args.problem;
     let work = K::Sequence::key_work(args, block);
     let (gradients, shares) = ([(args.dk, &args.dk_strides), (args.dv, &args.dv_strides)], args.key_tiles.get().get());
@@ -146,16 +188,10 @@ pub unsafe fn gradients<K: Sm80Backward, const ROWS: u32, const STEP: u32, const
         start_copy::<K, ROWS>(memory.own(V_TILE), of(problem.v, &problem.v_strides), rows, &copiers, lane);
         cp_async::commit_group();
     }
-    let warp_row = lane.warp * const { M_TILES as u32 * MMA_M };
-    let mut warp = Warp::<K, ROWS, M_TILES> {
-        dk: [Fragments::zeros(); M_TILES],
-        dv: [Fragments::zeros(); M_TILES],
-        keys: memory.own(K_TILE),
-        values: memory.own(V_TILE),
-        warp_row,
-        first_key: tile.first_row + warp_row,
-        lane,
-    };
+    let warp_row = K::team(lane) * const { M_TILES as u32 * MMA_M };
+    let own = Own { warp_row, first_key: tile.first_row + warp_row, lane };
+    // SAFETY: all threads are here, and have started the copies of K and V.
+    let mut accumulators = unsafe { A::new(memory, own) };
     let bounds::Queries { rows, first_position, begin, end } = bounds::Queries::of::<K>(problem, tile, ROWS, STEP);
     let group = problem.group.get().get();
     let mut number = 0;
@@ -163,25 +199,26 @@ pub unsafe fn gradients<K: Sm80Backward, const ROWS: u32, const STEP: u32, const
         let work = BlockWork { head: work.head * group + number, ..work };
         let queries = Queries { args, work, keys: tile, rows, first_position, end };
         // SAFETY: all threads are here; the number of heads is the launch's.
-        unsafe { warp.add_head::<STEP>(queries, begin, memory) };
+        unsafe { own.add_head(&mut accumulators, queries, begin, memory) };
         number += 1;
     }
-    let of = |tensor, strides| HeadRows::new::<K::Element>(tensor, strides, work, tile.begin);
-    let rows = (warp.first_key, tile.length);
     // SAFETY: the warp is together, and its keys are its own.
-    unsafe {
-        store::<K, M_TILES>(&mut warp.dk, of(args.dk, &args.dk_strides), args.scale, rows, problem, lane);
-        store::<K, M_TILES>(&mut warp.dv, of(args.dv, &args.dv_strides), 1.0, rows, problem, lane);
-    }
+    unsafe { accumulators.store(args, (work, tile.begin), (own.first_key, tile.length), lane) };
 }
 
-impl<K: Sm80Backward, const ROWS: u32, const M_TILES: usize> Warp<K, ROWS, M_TILES> {
+impl<const M_TILES: usize> Own<M_TILES> {
     /// Adds what the queries of a head from row `row` on contribute to the block's keys.
     ///
     /// # Safety
     /// Block together; nobody reads a stage.
     #[inline(always)]
-    unsafe fn add_head<const STEP: u32>(&mut self, queries: Queries<'_>, mut row: u32, memory: Memory<K, ROWS, STEP>) {
+    unsafe fn add_head<K: Sm80Backward, const ROWS: u32, const STEP: u32>(
+        self,
+        accumulators: &mut impl Accumulators<K, ROWS, STEP, M_TILES>,
+        queries: Queries<'_>,
+        mut row: u32,
+        memory: Memory<K, ROWS, STEP>,
+    ) {
         const { assert!(STAGES == 2) };
         let (lane, mut stage) = (self.lane, 0);
         let threads_row = Statistics::<K, STEP>::row_of(lane);
@@ -193,12 +230,20 @@ impl<K: Sm80Backward, const ROWS: u32, const M_TILES: usize> Warp<K, ROWS, M_TIL
                 cp_async::wait_until_fewer_than::<1>();
                 sync::block();
                 queries.start(memory, stage ^ 1, row + STEP, lane);
-                let (q, d_o) = (memory.staged(stage, Q_TILE), memory.staged(stage, D_O_TILE));
+                let tile = |index| memory.staged(stage, index);
+                let (q, d_o, o) = (tile(Q_TILE), tile(D_O_TILE), tile(O_TILE));
                 let statistics = Statistics::<K, STEP>::at(memory.statistics(stage, STEP));
-                statistics.write(d_o, memory.staged(stage, O_TILE), lse, lane);
+                statistics.write(d_o, o, lse, lane);
                 lse = queries.lse::<K>(row + STEP + threads_row);
                 sync::block();
-                self.add_step::<STEP>(&queries, (q, d_o), statistics, row);
+                let mut number = 0;
+                while number < not_unrolled(const { STEP / MMA_K }) {
+                    let part = Part { q, d_o, o, statistics, number, row: row + number * MMA_K };
+                    if self.is_attended::<K>(&queries, part.row) {
+                        accumulators.add(self, &queries, part);
+                    }
+                    number += 1;
+                }
                 row += STEP;
                 stage ^= 1;
             }
@@ -208,99 +253,56 @@ impl<K: Sm80Backward, const ROWS: u32, const M_TILES: usize> Warp<K, ROWS, M_TIL
         }
     }
 
-    /// Adds what the queries of a step contribute, those from `row` on.
-    ///
-    /// # Safety
-    /// Warp together; the tiles of Q and dO and the statistics have arrived.
-    #[inline(always)]
-    unsafe fn add_step<const STEP: u32>(
-        &mut self,
-        queries: &Queries<'_>,
-        tiles: (Tile<K, STEP>, Tile<K, STEP>),
-        statistics: Statistics<K, STEP>,
-        row: u32,
-    ) {
-        let mut part = 0;
-        while part < not_unrolled(const { STEP / MMA_K }) {
-            // SAFETY: the caller's promise; the branch is the warp's.
-            unsafe {
-                if self.is_attended(queries, row + part * MMA_K) {
-                    self.add_part(queries, tiles, part, statistics, row + part * MMA_K);
-                }
-            }
-            part += 1;
-        }
-    }
-
     /// Whether any of the 16 queries from `row` on is there and attends to any of the warp's keys.
     #[inline(always)]
-    fn is_attended(&self, queries: &Queries<'_>, row: u32) -> bool {
+    fn is_attended<K: Sm80Backward>(self, queries: &Queries<'_>, row: u32) -> bool {
         let positions = (row.wrapping_add(queries.first_position), MMA_K);
         let keys = (self.first_key, const { M_TILES as u32 * MMA_M });
         row < queries.rows.length
             && (K::Mask::ALL_KEYS || bounds::attend::<K>(&queries.args.problem, positions, keys, queries.keys.length))
     }
 
-    /// Adds what 16 queries contribute, those from `row` on, in part `part` of the tiles.
+    /// Caps the scores of a part, and changes and masks them. Returns the capped ones.
     ///
     /// # Safety
-    /// As for [`Self::add_step`].
+    /// The launch's bias has an element for each row and key.
     #[inline(always)]
-    unsafe fn add_part<const STEP: u32>(
-        &mut self,
+    unsafe fn modify<K: Sm80Backward>(
+        self,
         queries: &Queries<'_>,
-        (q, d_o): (Tile<K, STEP>, Tile<K, STEP>),
-        part: u32,
-        statistics: Statistics<K, STEP>,
+        scores: &mut Scores<M_TILES, 2>,
         row: u32,
-    ) {
-        let (lane, problem) = (self.lane, &queries.args.problem);
-        // SAFETY: the warp is together; K, V, Q, dO and the statistics have arrived.
-        unsafe {
-            let of_own = |own, other| {
-                products::scores_of_shared::<K, ROWS, STEP, M_TILES>((own, self.warp_row), (other, part), lane)
-            };
-            let mut p = of_own(self.keys, q);
-            K::ScoreMod::cap(problem, &mut p);
-            let capped = p;
-            self.add_score_mod(queries, &mut p, row);
-            self.mask(queries, &mut p, row);
-            let mut ds = of_own(self.values, d_o);
-            unrolled!(at most 2; for n in 2 => {
-                let column = part * MMA_K + n as u32 * MMA_N + lane.pair_column();
-                let rows = statistics.of_two(column);
-                unrolled!(at most 4; for m in M_TILES => {
-                    unrolled!(at most 4; for i in 4 => {
-                        let [lse, delta] = rows[i % 2];
-                        p[m][n][i] = probability(p[m][n][i], problem.scale_log2, -lse);
-                        ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - delta);
-                    });
-                });
-            });
-            K::ScoreMod::uncap(problem, &mut ds, &capped);
-            products::accumulate_output::<K, STEP, M_TILES>(&mut self.dv, &packed::<K, M_TILES>(&p), (d_o, part), lane);
-            products::accumulate_output::<K, STEP, M_TILES>(&mut self.dk, &packed::<K, M_TILES>(&ds), (q, part), lane);
-        }
+    ) -> Scores<M_TILES, 2> {
+        K::ScoreMod::cap(&queries.args.problem, scores);
+        let capped = *scores;
+        // SAFETY: the caller's promise.
+        unsafe { self.add_score_mod::<K>(queries, scores, row) };
+        self.mask::<K>(queries, scores, row);
+        capped
     }
 
     /// Calls `change` with the score of each key and each of the queries from `row` on, the query's position, and the key.
     #[inline(always)]
-    fn for_each(
-        &self,
+    fn for_each<K: Sm80Backward>(
+        self,
         queries: &Queries<'_>,
         scores: &mut Scores<M_TILES, 2>,
         row: u32,
         change: impl Fn(&mut f32, u32, u32),
     ) {
         let position = row.wrapping_add(queries.first_position).wrapping_add(self.lane.pair_column());
-        unrolled!(at most 2; for n in 2 => {
-            unrolled!(at most 2; for i in 2 => {
-                unrolled!(at most 4; for m in M_TILES => {
+        K::for_each::<2>(|n| {
+            let position = position.wrapping_add(n * MMA_N);
+            unrolled!(at most 4; for m in M_TILES => {
+                let [mut tile, next] = scores[m];
+                unrolled!(at most 2; for i in 2 => {
                     unrolled!(at most 2; for r in ROWS_PER_LANE => {
                         let key = self.lane.row(self.first_key, m, r);
-                        change(&mut scores[m][n][2 * r + i], position.wrapping_add(n as u32 * MMA_N + i as u32), key);
+                        change(&mut tile[2 * r + i], position.wrapping_add(i as u32), key);
                     });
                 });
+                // A loop cannot index registers: the tiles take turns.
+                scores[m] = [next, tile];
             });
         });
     }
@@ -310,14 +312,14 @@ impl<K: Sm80Backward, const ROWS: u32, const M_TILES: usize> Warp<K, ROWS, M_TIL
     /// # Safety
     /// The launch's bias has an element for each row and key.
     #[inline(always)]
-    unsafe fn add_score_mod(&self, queries: &Queries<'_>, scores: &mut Scores<M_TILES, 2>, row: u32) {
+    unsafe fn add_score_mod<K: Sm80Backward>(self, queries: &Queries<'_>, scores: &mut Scores<M_TILES, 2>, row: u32) {
         if !K::ScoreMod::MODIFIES {
             return;
         }
         let problem = &queries.args.problem;
         let score_mod = K::ScoreMod::of_head(problem, queries.work, queries.keys.sequence);
         let last_position = queries.rows.length.wrapping_sub(1).wrapping_add(queries.first_position);
-        self.for_each(queries, scores, row, |score, position, key| {
+        self.for_each::<K>(queries, scores, row, |score, position, key| {
             let position = (position as i32).min(last_position as i32) as u32;
             // SAFETY: a row and a key that exist.
             *score = unsafe {
@@ -329,7 +331,7 @@ impl<K: Sm80Backward, const ROWS: u32, const M_TILES: usize> Warp<K, ROWS, M_TIL
     /// Sets the scores of keys that a query does not attend to to −∞. Missing rows have probability 0 by their LSE, and gradients of missing
     /// keys are not stored.
     #[inline(always)]
-    fn mask(&self, queries: &Queries<'_>, scores: &mut Scores<M_TILES, 2>, row: u32) {
+    fn mask<K: Sm80Backward>(self, queries: &Queries<'_>, scores: &mut Scores<M_TILES, 2>, row: u32) {
         let (problem, keys, length) = (&queries.args.problem, const { M_TILES as u32 * MMA_M }, queries.keys.length);
         let position = row.wrapping_add(queries.first_position);
         if K::Mask::ALL_KEYS
@@ -337,7 +339,7 @@ impl<K: Sm80Backward, const ROWS: u32, const M_TILES: usize> Warp<K, ROWS, M_TIL
         {
             return;
         }
-        self.for_each(queries, scores, row, |score, position, key| {
+        self.for_each::<K>(queries, scores, row, |score, position, key| {
             let is_behind = key >= K::Mask::keys_end(problem, position.wrapping_add(1), length);
             if is_behind || K::Mask::HAS_BEGIN && key < K::Mask::keys_begin(problem, position) {
                 *score = f32::NEG_INFINITY;

@@ -2,26 +2,28 @@
 //!
 //! A warp has queries as rows and keys as columns, as in the forward pass: dS is the left operand of dQ += dS·K in the registers in which it
 //! was computed.
+//!
+//! [`alone`] has the products of a warp that accumulates all columns of dQ, [`paired`] those of one that accumulates half of them.
+
+pub mod alone;
+pub mod paired;
 
 use super::kernel::{Sm80Backward, WholeBlock};
 use super::memory::SharedMemory;
-use super::output::{clear_other_rows, packed, store};
+use super::output::clear_other_rows;
 use super::statistics::Statistics;
 use crate::device::backward::bounds;
-use crate::device::backward::rows::{base_2_lse, probability};
+use crate::device::backward::rows::base_2_lse;
 use crate::device::copy::start_copy;
 use crate::device::hidden::not_unrolled;
-use crate::device::kernel::{Output, Tile};
-use crate::device::lane::{Lane, ROWS_PER_LANE};
-use crate::device::products::{self, QueryFragments};
+use crate::device::kernel::{Kernel, Tile};
+use crate::device::lane::{Lane, Scores};
 use crate::device::ptx::{cp_async, sync};
 use crate::device::scores::ScoreMod;
 use crate::device::scores::place::Place;
 use crate::device::sequence::{Of, Sequence};
 use crate::device::softmax::apply_mask;
-use crate::device::tile::head_dim::Fragments;
 use crate::device::tile::head_rows::HeadRows;
-use crate::device::unrolled;
 use contract::backward::args::BackwardArgs;
 use contract::config::{MMA_K, MMA_M};
 use contract::longest_first::WorkOrder;
@@ -38,21 +40,54 @@ const K_TILE: u32 = 0;
 const V_TILE: u32 = 1;
 
 type Memory<K, const ROWS: u32, const STEP: u32> = SharedMemory<K, OWN, ROWS, STAGED, STEP>;
+/// What score modifications fetch for the scores of a part.
+type Fetched<K, const M_TILES: usize> = <<K as Kernel>::ScoreMod as ScoreMod>::Fetched<M_TILES, 2>;
 
-/// The accumulators of a warp, and what it knows of its queries.
-struct Warp<'a, K: Sm80Backward, const M_TILES: usize> {
+/// The queries of a warp.
+#[derive(Clone, Copy)]
+pub struct Own<'a, K: Sm80Backward, const M_TILES: usize> {
     args: &'a BackwardArgs,
-    dq: Output<K, M_TILES>,
-    q: QueryFragments<K, M_TILES>,
-    d_o: QueryFragments<K, M_TILES>,
-    /// LSE and Δ of the lane's rows.
-    statistics: [[[f32; 2]; ROWS_PER_LANE]; M_TILES],
     score_mod: K::ScoreMod,
-    /// Position of the warp's first query among the keys.
+    /// Its first row in the block's tiles.
+    warp_row: u32,
+    /// Position of its first query among the keys.
     position: u32,
     /// Rows of Q and of K of the sequence.
     lengths: [u32; 2],
     lane: Lane,
+}
+
+/// 16 keys of a step.
+#[derive(Clone, Copy)]
+pub struct Part<K: Sm80Backward, const STEP: u32> {
+    /// The tiles of K and V.
+    keys: Tile<K, STEP>,
+    values: Tile<K, STEP>,
+    /// Index of the part in the step.
+    number: u32,
+    /// Its first key.
+    key: u32,
+}
+
+/// What a warp accumulates of dQ.
+pub trait Accumulators<K: Sm80Backward, const ROWS: u32, const STEP: u32, const M_TILES: usize>: Sized {
+    /// Begins with zeros.
+    ///
+    /// # Safety
+    /// Block together; Q, dO and the statistics have arrived, and nobody reads O.
+    unsafe fn new(memory: Memory<K, ROWS, STEP>, own: &Own<'_, K, M_TILES>) -> Self;
+
+    /// Adds what 16 keys contribute.
+    ///
+    /// # Safety
+    /// Warp together, and with it all warps that share its queries; the tiles of K and V have arrived.
+    unsafe fn add(&mut self, own: &Own<'_, K, M_TILES>, part: Part<K, STEP>);
+
+    /// Stores dQ of the warp's queries, those from the first of `rows` on, of its length, to a head.
+    ///
+    /// # Safety
+    /// Warp together; no other block has its queries.
+    unsafe fn store(self, own: &Own<'_, K, M_TILES>, head: HeadRows, rows: (u32, u32));
 }
 
 /// Computes dQ of block `item` of those that do.
@@ -60,11 +95,14 @@ struct Warp<'a, K: Sm80Backward, const M_TILES: usize> {
 /// # Safety
 /// Block together.
 #[inline(always)]
-pub unsafe fn gradients<K: Sm80Backward, const ROWS: u32, const STEP: u32, const M_TILES: usize>(
+pub unsafe fn gradients<K, A, const ROWS: u32, const STEP: u32, const M_TILES: usize>(
     args: &BackwardArgs,
     item: u32,
     lane: Lane,
-) {
+) where
+    K: Sm80Backward,
+    A: Accumulators<K, ROWS, STEP, M_TILES>,
+{
     let problem = &args.problem;
     let work = K::Sequence::only_work(problem, WorkOrder::HeadByHead, item);
     let shares = problem.query_tiles.get().get();
@@ -79,58 +117,63 @@ pub unsafe fn gradients<K: Sm80Backward, const ROWS: u32, const STEP: u32, const
     let values = HeadRows::new::<K::Element>(problem.v, &problem.v_strides, of_keys, begin);
     let copies = Copies::<K, ROWS, STEP> { memory, keys, values, end, length: kv_length, copiers, lane };
     // SAFETY: all threads are here, and nothing is in shared memory yet.
-    let statistics = unsafe {
+    unsafe {
         let rows = (tile.first_row, tile.length);
         let of = |tensor, strides| HeadRows::new::<K::Element>(tensor, strides, work, tile.begin);
         start_copy::<K, ROWS>(memory.own(Q_TILE), of(problem.q, &problem.q_strides), rows, &copiers, lane);
         start_copy::<K, ROWS>(memory.own(D_O_TILE), of(args.d_o, &args.d_o_strides), rows, &copiers, lane);
         start_copy::<K, ROWS>(memory.own(O_TILE), of(problem.o, &problem.o_strides), rows, &copiers, lane);
         cp_async::commit_group();
-        copies.start(0, key);
+        // The first stage of pairs lies where these rows are.
+        if const { !K::TILE.is_paired() } {
+            copies.start(0, key);
+        }
         let lse = problem.lse + K::Sequence::lse_row(problem, work, tile) * size_of::<f32>() as u64;
         let own_lse = base_2_lse(lse, tile.first_row + Statistics::<K, ROWS>::row_of(lane), tile.length);
-        cp_async::wait_until_fewer_than::<2>();
+        if const { K::TILE.is_paired() } {
+            cp_async::wait_until_fewer_than::<1>();
+        } else {
+            cp_async::wait_until_fewer_than::<2>();
+        }
         sync::block();
         let statistics = Statistics::<K, ROWS>::at(memory.statistics(0, 0));
         statistics.write(memory.own(D_O_TILE), memory.own(O_TILE), own_lse, lane);
         sync::block();
-        statistics
-    };
-    let warp_row = lane.warp * const { M_TILES as u32 * MMA_M };
-    // SAFETY: the warp is together; Q, dO and the statistics have arrived.
-    let mut warp = unsafe {
-        let mut warp = Warp::<K, M_TILES> {
-            args,
-            dq: [Fragments::zeros(); M_TILES],
-            q: products::load_queries::<K, ROWS, M_TILES>(memory.own(Q_TILE), warp_row, lane),
-            d_o: products::load_queries::<K, ROWS, M_TILES>(memory.own(D_O_TILE), warp_row, lane),
-            statistics: [[[0.0; 2]; ROWS_PER_LANE]; M_TILES],
-            score_mod: K::ScoreMod::of_head(problem, work, tile.sequence),
-            position: position.wrapping_add(warp_row),
-            lengths: [tile.length, kv_length],
-            lane,
-        };
-        unrolled!(at most 4; for m in M_TILES => {
-            unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                warp.statistics[m][r] = statistics.of(lane.row(warp_row, m, r));
-            });
-        });
-        warp
+    }
+    let warp_row = K::team(lane) * const { M_TILES as u32 * MMA_M };
+    let own = Own::<K, M_TILES> {
+        args,
+        score_mod: K::ScoreMod::of_head(problem, work, tile.sequence),
+        warp_row,
+        position: position.wrapping_add(warp_row),
+        lengths: [tile.length, kv_length],
+        lane,
     };
     let mut stage = 0;
-    // SAFETY: all threads are here; a barrier separates the readers of a stage from its next copies.
+    // SAFETY: all threads are here; Q, dO and the statistics have arrived. A barrier separates the readers of a stage from its next copies.
     unsafe {
+        let mut accumulators = A::new(memory, &own);
+        if const { K::TILE.is_paired() } {
+            copies.start(0, key);
+        }
         while key < end {
             cp_async::wait_until_fewer_than::<1>();
             sync::block();
             copies.start(stage ^ 1, key + STEP);
-            warp.add_step::<STEP>((memory.staged(stage, K_TILE), memory.staged(stage, V_TILE)), key);
+            let (keys, values) = (memory.staged(stage, K_TILE), memory.staged(stage, V_TILE));
+            let mut number = 0;
+            while number < not_unrolled(const { STEP / MMA_K }) {
+                let part = Part { keys, values, number, key: key + number * MMA_K };
+                if own.attends(part.key) {
+                    accumulators.add(&own, part);
+                }
+                number += 1;
+            }
             key += STEP;
             stage ^= 1;
         }
         let dq = HeadRows::new::<K::Element>(args.dq, &args.dq_strides, work, tile.begin);
-        let rows = (tile.first_row + warp_row, tile.length);
-        store::<K, M_TILES>(&mut warp.dq, dq, args.scale, rows, problem, lane);
+        accumulators.store(&own, dq, (tile.first_row + warp_row, tile.length));
     }
 }
 
@@ -167,25 +210,7 @@ impl<K: Sm80Backward, const ROWS: u32, const STEP: u32> Copies<K, ROWS, STEP> {
     }
 }
 
-impl<K: Sm80Backward, const M_TILES: usize> Warp<'_, K, M_TILES> {
-    /// Adds what the keys of a step contribute, from key `first_key` on.
-    ///
-    /// # Safety
-    /// Warp together; K and V have arrived.
-    #[inline(always)]
-    unsafe fn add_step<const STEP: u32>(&mut self, tiles: (Tile<K, STEP>, Tile<K, STEP>), first_key: u32) {
-        let mut part = 0;
-        while part < not_unrolled(const { STEP / MMA_K }) {
-            // SAFETY: the caller's promise; the branch is the warp's.
-            unsafe {
-                if self.attends(first_key + part * MMA_K) {
-                    self.add_part(tiles, part, first_key + part * MMA_K);
-                }
-            }
-            part += 1;
-        }
-    }
-
+impl<K: Sm80Backward, const M_TILES: usize> Own<'_, K, M_TILES> {
     /// Whether any of the warp's queries attends to any of the 16 keys from `key` on.
     #[inline(always)]
     fn attends(&self, key: u32) -> bool {
@@ -193,35 +218,31 @@ impl<K: Sm80Backward, const M_TILES: usize> Warp<'_, K, M_TILES> {
         bounds::attend::<K>(&self.args.problem, positions, (key, MMA_K), self.lengths[1])
     }
 
-    /// Adds what 16 keys contribute, those from `key` on, in part `part` of the tiles.
+    /// Where the scores of the keys from `key` on are.
+    #[inline(always)]
+    fn place(&self, key: u32) -> Place {
+        let [length, kv_length] = self.lengths;
+        Place { first_row: self.position, first_key: key, length, kv_length }
+    }
+
+    /// Changes scores, given what was fetched for them, and masks them. Returns the capped ones.
     ///
     /// # Safety
-    /// As for [`Self::add_step`].
+    /// Warp together.
     #[inline(always)]
-    unsafe fn add_part<const STEP: u32>(&mut self, (k, v): (Tile<K, STEP>, Tile<K, STEP>), part: u32, key: u32) {
-        let (problem, lane, [length, kv_length]) = (&self.args.problem, self.lane, self.lengths);
-        // SAFETY: the warp is together; K and V have arrived.
-        unsafe {
-            let place = Place { first_row: self.position, first_key: key, length, kv_length };
-            let fetched = self.score_mod.fetch::<K::Element, M_TILES, 2>(problem, place, lane);
-            let mut p = products::scores::<K, STEP, M_TILES>(&self.q, (k, part), lane);
-            let mut capped = p;
-            K::ScoreMod::cap(problem, &mut capped);
-            self.score_mod.apply::<K::Element, M_TILES, 2>(problem, &mut p, fetched, place, lane);
-            let rows = (self.position, const { M_TILES as u32 * MMA_M });
-            apply_mask::<K, M_TILES, 2>(problem, &mut p, rows, 0, key, kv_length, lane);
-            let mut ds = products::scores::<K, STEP, M_TILES>(&self.d_o, (v, part), lane);
-            unrolled!(at most 4; for m in M_TILES => {
-                unrolled!(at most 2; for n in 2 => {
-                    unrolled!(at most 4; for i in 4 => {
-                        let [lse, delta] = self.statistics[m][i / 2];
-                        p[m][n][i] = probability(p[m][n][i], problem.scale_log2, -lse);
-                        ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - delta);
-                    });
-                });
-            });
-            K::ScoreMod::uncap(problem, &mut ds, &capped);
-            products::accumulate_output::<K, STEP, M_TILES>(&mut self.dq, &packed::<K, M_TILES>(&ds), (k, part), lane);
-        }
+    unsafe fn modify(
+        &self,
+        scores: &mut Scores<M_TILES, 2>,
+        fetched: Fetched<K, M_TILES>,
+        key: u32,
+    ) -> Scores<M_TILES, 2> {
+        let (problem, lane) = (&self.args.problem, self.lane);
+        let mut capped = *scores;
+        K::ScoreMod::cap(problem, &mut capped);
+        // SAFETY: the caller's promise.
+        unsafe { self.score_mod.apply::<K::Element, M_TILES, 2>(problem, scores, fetched, self.place(key), lane) };
+        let rows = (self.position, const { M_TILES as u32 * MMA_M });
+        apply_mask::<K, M_TILES, 2>(problem, scores, rows, 0, key, self.lengths[1], lane);
+        capped
     }
 }
