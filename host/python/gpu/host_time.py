@@ -219,10 +219,10 @@ def backwards(run):
         def by(name):
             elements, width, scores = choices[name]
             with unittest.mock.patch.multiple(_recorded, _ELEMENTS_FOR_OWN=elements, _SCORES_FOR_CUDNN=scores):
-                with unittest.mock.patch.object(_own_backward, "MAXIMUM_HEAD_DIM", width), own_backwards() as called:
+                with unittest.mock.patch.object(_own_backward, "FASTER_HEAD_DIM", width), own_backwards() as called:
                     call()
                 require(run.dry or len(called) == (name == "fa512"), f"{called}: the backward is not {name}'s")
-                with unittest.mock.patch.object(_own_backward, "MAXIMUM_HEAD_DIM", width):
+                with unittest.mock.patch.object(_own_backward, "FASTER_HEAD_DIM", width):
                     yield
 
         host = {name: [] for name in choices}

@@ -27,7 +27,7 @@ from ._library import (
     why_not_window,
     without_keys,
 )
-from ._own_backward import both_refuse, computes
+from ._own_backward import is_faster, new_gradient
 from ._register import (
     Kept,
     Sharding,
@@ -46,8 +46,8 @@ from ._scores import (
     CHANGING,
     SCORES,
     SOFTCAP,
+    are_unchanged,
     bias_of_mask,
-    why_no_gradient_of_scores,
     why_not_scores,
 )
 
@@ -145,13 +145,13 @@ def _backward(
     softcap: Optional[float] = None,
     deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """fa512's own backward, or of wider heads PyTorch's own flash backward on O and LSE of fa512, which have the same meaning. Without
-    dropout, that reads no random numbers.
+    """fa512's own backward, or of wider heads, where it can, PyTorch's own flash backward on O and LSE of fa512, which have the same
+    meaning. Without dropout, that reads no random numbers.
 
-    It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right: see `_why_not_pytorch`.
+    It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right: see `_can_pytorch`.
     """
     limits = (is_causal, scale, window_left, window_right, align)
-    if computes(query) or _why_not_pytorch(query, key, limits, (softcap, alibi_slopes, bias)) is not None:
+    if is_faster(query) or not _can_pytorch(query, key, limits, (softcap, alibi_slopes, bias)):
         tensors = {"alibi_slopes": alibi_slopes, "bias": bias}
         options = {"causal": is_causal, "scale": scale, "window": (window_left, window_right), "align": align, "softcap": softcap}
         return _own_backward.of_batch(grad, query, key, value, out, lse, **options, **tensors)
@@ -204,37 +204,31 @@ def _new_lse(query: Tensor) -> Tensor:
     return query.new_empty(query.shape[:3], dtype=torch.float32)
 
 
-def _new_gradient(tensor: Tensor) -> Tensor:
-    """A gradient as the backwards return it; PyTorch's orders dimensions whose order is open as [batch, sequence, heads, head size]."""
-    return torch.empty_like(tensor) if computes(tensor) else torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2)
-
-
 def _why_not_arguments(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Optional[str]:
     asked = Options(*options)
     reason = why_not(query, key, value) or why_not_window(asked.window_left, asked.window_right)
     return reason or why_not_align(asked.align) or why_not_scores(query, key, *asked.scores())
 
 
-register_fakes("attention", _why_not_arguments, new_out, _new_lse, _new_gradient)
+register_fakes("attention", _why_not_arguments, new_out, _new_lse, new_gradient)
 
 
 # Gradients.
 
 
-def why_no_gradient(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Optional[str]:
-    """The reason why neither PyTorch's backward nor fa512's own supports this; None if one does."""
-    asked = Options(*options)
-    reason = _why_not_pytorch(query, key, asked[:5], asked.scores())
-    return both_refuse(reason, query, asked.bias)
+def why_no_gradient(bias: Optional[Tensor]) -> Optional[str]:
+    """The reason why no backward computes a gradient with this bias; None if one does."""
+    if bias is not None and bias.requires_grad:
+        return "the gradient of bias is required, which no backward here computes; pass bias.detach()"
+    return None
 
 
-def _why_not_pytorch(query: Tensor, key: Tensor, limits: tuple[Any, ...], scores: tuple[Any, ...]) -> Optional[str]:
-    """The reason why PyTorch's backward does not support this; None if it does."""
-    reason = why_no_gradient_of_scores(*scores)
-    return reason or _why_no_gradient_of_limits(query.shape[2], key.shape[2], *limits)
+def _can_pytorch(query: Tensor, key: Tensor, limits: tuple[Any, ...], scores: tuple[Any, ...]) -> bool:
+    """Whether PyTorch's backward computes the gradient."""
+    return are_unchanged(*scores) and _has_limits_of_pytorch(query.shape[2], key.shape[2], *limits)
 
 
-def _why_no_gradient_of_limits(
+def _has_limits_of_pytorch(
     queries: int,
     keys: int,
     is_causal: bool,
@@ -242,25 +236,24 @@ def _why_no_gradient_of_limits(
     window_left: Optional[int],
     window_right: Optional[int],
     align: str,
-) -> Optional[str]:
+) -> bool:
+    """Whether PyTorch's backward knows these limits. It aligns bottom-right."""
     right = 0 if is_causal else window_right
     if queries == keys or (window_left is None and right is None):
-        return None
-    found = f"a gradient is required of {queries} queries and {keys} keys"
-    if align == TOP_LEFT:
-        return f'{found} with a limit aligned "{TOP_LEFT}"; PyTorch\'s backward computes "{BOTTOM_RIGHT}" alone'
-    if queries > keys and right != 0:
-        # The backward treats a right side above the number of keys as no limit, and no limit as a right side of that number.
-        return f"{found} with a window that is not causal; PyTorch's backward needs as many keys as queries for it"
-    return None
+        return True
+    # It treats a right side above the number of keys as no limit, and no limit as a right side of that number.
+    return align == BOTTOM_RIGHT and (queries <= keys or right == 0)
 
 
 def _keep(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Kept:
     asked = Options(*options)
+    reason = why_no_gradient(asked.bias)
+    if reason is not None:
+        raise ValueError(reason)
     return Kept((asked.alibi_slopes, asked.bias), asked.of_backward())
 
 
-_record = register_autograd("attention", why_no_gradient, _keep, forward_with_lse_cuda, _backward)
+_record = register_autograd("attention", _keep, forward_with_lse_cuda, _backward)
 
 
 def _recorder(rows: int, record: Callable[..., Any], by_nodes: Callable[..., Any]) -> Callable[..., Any]:
@@ -274,7 +267,7 @@ def _recorder(rows: int, record: Callable[..., Any], by_nodes: Callable[..., Any
             return record(query, key, value, *options)
         # The kernel says what is wrong with other dimensions.
         if query.dim() == key.dim() == 4 and query.shape != key.shape:
-            if _why_no_gradient_of_limits(query.shape[rows], key.shape[rows], *limits) is not None:
+            if not _has_limits_of_pytorch(query.shape[rows], key.shape[rows], *limits):
                 return record(query, key, value, *options)
         return by_nodes(query, key, value, *limits[:4])
 
@@ -351,11 +344,11 @@ def attention(
 
     `key` and `value` may have fewer heads, if the number of heads of `query` is a multiple of theirs: groups share one. They may have
     another sequence length. `align` then says how queries align with keys: "top-left" (the first query with the first key) or
-    "bottom-right" (the last query with the last key). A gradient of head sizes over 128 with a causal mask or a window then needs "bottom-right".
+    "bottom-right" (the last query with the last key).
 
     With s = scale · q·k, scores are softcap · tanh(s / softcap), minus slope · |i - j| with `alibi_slopes` (float32 [heads] or
     [batch, heads]), plus `bias` of the type of `query` and shape [batch, heads, queries, keys], where all dimensions but the last may be 1 or
-    missing. Gradients with any of the three are of head sizes up to 128, and the bias has none.
+    missing. The bias has no gradient.
 
     The result is contiguous, and has the memory order of `query`: batch, sequence, heads or batch, heads, sequence. LSE, float32
     [batch, heads, sequence], has no gradient.

@@ -1,7 +1,6 @@
 """flash-attn's functions, with its arguments and defaults.
 
-What differs: `dropout_p` must be 0 and `block_table` None, a gradient with a softcap or slopes needs a head size of at most 128, and a query without keys has an
-LSE of -inf, not of +inf.
+What differs: `dropout_p` must be 0 and `block_table` None, and a query without keys has an LSE of -inf, not of +inf.
 """
 
 from __future__ import annotations
@@ -141,8 +140,8 @@ def flash_attn_func(
     Each query attends to `window_size` = (left, right) keys before and after it; -1 is no limit. `alibi_slopes` are float32 [heads] or
     [batch, heads].
 
-    `return_attn_probs` returns (O, LSE, None). LSE, float32 [batch, heads, sequence], has no gradient. `deterministic` makes the backward
-    of head sizes over 128 deterministic; all else always is. For that, `torch.use_deterministic_algorithms` is on while the host calls it.
+    `return_attn_probs` returns (O, LSE, None). LSE, float32 [batch, heads, sequence], has no gradient. `deterministic` makes PyTorch's backward,
+    of head sizes over 128, deterministic; all else always is. For that, `torch.use_deterministic_algorithms` is on while the host calls it.
 
     An unsupported argument is an error that names it, such as `dropout_p` other than 0.
     """

@@ -1,4 +1,4 @@
-"""fa512's own backward, and what it computes. It is deterministic."""
+"""fa512's own backward, and where it is taken before PyTorch's. It is deterministic."""
 
 from __future__ import annotations
 
@@ -9,28 +9,19 @@ from torch import Tensor
 
 from .. import _native
 
-MAXIMUM_HEAD_DIM = 128
-"""The largest head size whose gradient the kernels compute."""
+FASTER_HEAD_DIM = 128
+"""Up to this head size PyTorch's flash backward is slower. Of wider heads, fa512's own computes what PyTorch's does not."""
 
 
-def computes(query: Tensor) -> bool:
-    """Whether fa512's own backward computes gradients of such heads. PyTorch's flash backward is slower."""
-    return query.shape[-1] <= MAXIMUM_HEAD_DIM
+def is_faster(query: Tensor) -> bool:
+    """Whether fa512's own backward is known to be faster than PyTorch's flash backward for such heads."""
+    return query.shape[-1] <= FASTER_HEAD_DIM
 
 
-def why_not_own(query: Tensor, bias: Optional[Tensor] = None) -> Optional[str]:
-    """The reason why fa512's own backward does not compute this gradient; None if it does."""
-    if bias is not None and bias.requires_grad:
-        return "the gradient of bias is required, which no backward here computes; pass bias.detach()"
-    if not computes(query):
-        return f"fa512's own backward takes head sizes up to {MAXIMUM_HEAD_DIM}, and query has {query.shape[-1]}"
-    return None
-
-
-def both_refuse(reason: Optional[str], query: Tensor, bias: Optional[Tensor] = None) -> Optional[str]:
-    """Why neither backward computes a gradient that PyTorch's does not compute for this `reason`; None if one does."""
-    own = None if reason is None else why_not_own(query, bias)
-    return None if own is None else f"{reason}; {own}"
+def new_gradient(tensor: Tensor) -> Tensor:
+    """A gradient of a batch as the backwards return it; PyTorch's orders dimensions whose order is open as [batch, sequence, heads,
+    head size]."""
+    return torch.empty_like(tensor) if is_faster(tensor) else torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2)
 
 
 def of_batch(
@@ -42,14 +33,16 @@ def of_batch(
         return torch.empty(size, dtype=torch.uint8, device=query.device)
 
     options["allocate"] = allocate
-    return _by(_native.attention_backward, _like(query, key, value), grad, query, key, value, out, lse, **options)
+    made = (new_gradient(query), new_gradient(key), new_gradient(value))
+    return _by(_native.attention_backward, made, grad, query, key, value, out, lse, **options)
 
 
 def of_packed(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, cu_seqlens: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same of [rows, heads, head size]. Rows that belong to no sequence get zeros."""
-    return _by(_native.attention_varlen_backward, _like(query, key, value), grad, query, key, value, out, lse, cu_seqlens, **options)
+    made = (torch.empty_like(query), torch.empty_like(key), torch.empty_like(value))
+    return _by(_native.attention_varlen_backward, made, grad, query, key, value, out, lse, cu_seqlens, **options)
 
 
 def of_padded(
@@ -68,10 +61,6 @@ def of_padded(
     made = [tensor.new_empty(tensor.shape) if used is None else tensor.new_zeros(tensor.shape) for tensor, used in pairs]
     options = {"seqused_q": seqused_q, "seqused_k": seqused_k, **options}
     return _by(_native.attention_padded_backward, tuple(made), grad, query, key, value, out, lse, **options)  # type: ignore[arg-type]
-
-
-def _like(*tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return tuple(map(torch.empty_like, tensors))  # type: ignore[return-value]
 
 
 def _by(

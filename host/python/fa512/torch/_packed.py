@@ -27,7 +27,7 @@ from ._library import (
     why_not_window,
     without_keys,
 )
-from ._own_backward import both_refuse, computes
+from ._own_backward import is_faster
 from ._register import (
     Kept,
     Sharding,
@@ -42,7 +42,7 @@ from ._register import (
     register_sharding,
     register_vmap,
 )
-from ._scores import SCORES, SOFTCAP, why_no_gradient_of_scores, why_not_scores
+from ._scores import SCORES, SOFTCAP, are_unchanged, why_not_scores
 
 _KEYS = f"Tensor? cu_seqlens_k=None, SymInt? max_seqlen_k=None, {ALIGN}"
 _SEQUENCES = f"Tensor cu_seqlens, SymInt max_seqlen, {OPTIONS}, {SCORES}, {_KEYS}, {DETERMINISTIC}"
@@ -160,10 +160,10 @@ def gradients(
     align: str = TOP_LEFT,
     deterministic: bool = False,
 ) -> tuple[tuple[Tensor, Tensor, Tensor], bool]:
-    """dQ, dK and dV by fa512's own backward, or of wider heads by PyTorch's; and whether rows that belong to no sequence hold what memory
-    held."""
+    """dQ, dK and dV by fa512's own backward, or of wider heads, where it can, by PyTorch's; and whether rows that belong to no sequence
+    hold what memory held."""
     limits = (is_causal, scale, window_left, window_right)
-    if not computes(query) and _is_by_pytorch(cu_seqlens, cu_seqlens_k, align, limits, (softcap, alibi_slopes)):
+    if not is_faster(query) and _can_pytorch(cu_seqlens, cu_seqlens_k, align, limits, (softcap, alibi_slopes)):
         lengths = (cu_seqlens, cu_seqlens_k, max_seqlen, max_seqlen_k)
         return _by_pytorch(grad, query, key, value, out, lse, *lengths, *limits, deterministic), True
     window = (window_left, window_right)
@@ -257,35 +257,19 @@ register_fakes("attention_varlen", _why_not_arguments, new_like, _new_lse, torch
 # Gradients.
 
 
-def why_no_gradient(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Optional[str]:
-    """The reason why neither PyTorch's backward nor fa512's own supports this; None if one does."""
-    asked = _Options(*options)
-    return both_refuse(_why_not_pytorch(asked.cu_seqlens_k, asked.align, asked.limits(), asked.scores()), query)
+def _can_pytorch(
+    cu_seqlens: Tensor, cu_seqlens_k: Optional[Tensor], align: str, limits: tuple[Any, ...], scores: tuple[Any, ...]
+) -> bool:
+    """Whether PyTorch's backward computes the gradient. It takes one sequence or more."""
+    has_limits = cu_seqlens_k is None or has_limits_of_pytorch(align, *limits)
+    return cu_seqlens.numel() > 1 and are_unchanged(*scores) and has_limits
 
 
-def _why_not_pytorch(
-    cu_seqlens_k: Optional[Tensor], align: str, limits: tuple[Any, ...], scores: tuple[Any, ...]
-) -> Optional[str]:
-    """The reason why PyTorch's backward does not support this; None if it does."""
-    reason = why_no_gradient_of_scores(*scores)
-    if reason is not None or cu_seqlens_k is None:
-        return reason
-    return why_no_gradient_of_limits(align, *limits)
-
-
-def _is_by_pytorch(cu_seqlens: Tensor, *asked: Any) -> bool:
-    """Whether PyTorch's backward could compute the gradient. It takes one sequence or more."""
-    return cu_seqlens.numel() > 1 and _why_not_pytorch(*asked) is None
-
-
-def why_no_gradient_of_limits(
+def has_limits_of_pytorch(
     align: str, is_causal: bool, scale: Optional[float], window_left: Optional[int], window_right: Optional[int]
-) -> Optional[str]:
-    """The reason why PyTorch's backward does not support these if K has other lengths than Q; None if it does."""
-    if align == BOTTOM_RIGHT or not (is_causal or window_left is not None or window_right is not None):
-        return None
-    found = f'a gradient is required of keys with lengths of their own and a limit aligned "{TOP_LEFT}"'
-    return f'{found}; PyTorch\'s backward computes "{BOTTOM_RIGHT}" alone'
+) -> bool:
+    """Whether PyTorch's backward knows these limits if K has other lengths than Q. It aligns bottom-right."""
+    return align == BOTTOM_RIGHT or not (is_causal or window_left is not None or window_right is not None)
 
 
 def _keep(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Kept:
@@ -296,7 +280,7 @@ def _keep(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *option
     return Kept((cu_seqlens, asked.cu_seqlens_k, asked.alibi_slopes), (*longest, *options))
 
 
-_record = register_autograd("attention_varlen", why_no_gradient, _keep, _forward_with_lse_cuda, backward_cuda)
+_record = register_autograd("attention_varlen", _keep, _forward_with_lse_cuda, backward_cuda)
 
 
 def _recorded_with_lse(
@@ -305,9 +289,9 @@ def _recorded_with_lse(
     """`_forward_with_lse_cuda` with a gradient, recorded in C++ without a change of scores."""
     asked = _Options(*options)
     cu_seqlens_k, limits = asked.cu_seqlens_k, asked.limits()
-    is_by_pytorch = _is_by_pytorch(cu_seqlens, cu_seqlens_k, asked.align, limits, asked.scores())
+    has_nodes = _can_pytorch(cu_seqlens, cu_seqlens_k, asked.align, limits, asked.scores())
     # PyTorch's backward leaves rows that belong to no sequence as they were.
-    if not is_by_pytorch or not _recorded.can_record(query, needs_own=True):
+    if not has_nodes or not _recorded.can_record(query, needs_own=True):
         return _record(query, key, value, cu_seqlens, *asked)
     lengths = (cu_seqlens, cu_seqlens if cu_seqlens_k is None else cu_seqlens_k, asked.max_seqlen)
     return _recorded.attention_varlen(query, key, value, *lengths, *limits)
@@ -343,8 +327,7 @@ def attention_varlen(
     does not wait for it. `max_seqlen` is the length of the longest sequence, or an upper bound.
 
     With `cu_seqlens_k`, sequences have other lengths in `key` and `value`, which may have another number of rows; `max_seqlen_k` is the
-    longest of these. `align` then says how queries align with keys, as for `attention`, and a gradient of head sizes over 128 with a causal
-    mask or a window needs "bottom-right". A query whose sequence has no key gets zeros.
+    longest of these. `align` then says how queries align with keys, as for `attention`. A query whose sequence has no key gets zeros.
 
     `window`, `softcap` and `alibi_slopes` (float32 [heads] or [sequences, heads]) are as for `attention`, within each sequence. LSE,
     float32 [heads, rows], has no gradient. With a gradient of head sizes over 128, `max_seqlen` and `max_seqlen_k` must not be too small.

@@ -26,9 +26,9 @@ from ._library import (
     why_not_window,
     without_keys,
 )
-from ._own_backward import both_refuse, computes
+from ._own_backward import is_faster
 from ._packed import gradients as packed_gradients
-from ._packed import why_no_gradient_of_limits
+from ._packed import has_limits_of_pytorch
 from ._register import (
     Kept,
     Sharding,
@@ -43,7 +43,7 @@ from ._register import (
     register_sharding,
     register_vmap,
 )
-from ._scores import SCORES, SOFTCAP, why_no_gradient_of_scores, why_not_scores
+from ._scores import SCORES, SOFTCAP, are_unchanged, why_not_scores
 
 _LENGTHS = "Tensor? seqused_q, Tensor? seqused_k"
 _SLOPES = "Tensor? alibi_slopes=None"
@@ -194,8 +194,10 @@ def backward(
     align: str = TOP_LEFT,
     softcap: Optional[float] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """fa512's own backward, or of wider heads PyTorch's, of packed sequences. Unused rows get the gradient 0, whatever they hold."""
-    if computes(query):
+    """fa512's own backward, or of wider heads, where it can, PyTorch's, of packed sequences. Unused rows get the gradient 0, whatever they
+    hold."""
+    asked = Options(is_causal, scale, window_left, window_right, align, softcap, alibi_slopes)
+    if is_faster(query) or not _can_pytorch(query, key, seqused_q, seqused_k, asked):
         limits = {"causal": is_causal, "scale": scale, "window": (window_left, window_right), "align": align}
         tensors = (grad, query, key, value, out, lse, seqused_q, seqused_k)
         return _own_backward.of_padded(*tensors, softcap=softcap, alibi_slopes=alibi_slopes, **limits)
@@ -204,8 +206,8 @@ def backward(
     if _is_one_corner(query, key, seqused_q, seqused_k):
         # The last query of each sequence is at its last key, wherever the first ones are.
         align = BOTTOM_RIGHT
-    lengths = (cu_seqlens, cu_seqlens_k, alibi_slopes, query.shape[1], key.shape[1])
-    options = (is_causal, scale, window_left, window_right, softcap, align)
+    lengths = (cu_seqlens, cu_seqlens_k, None, query.shape[1], key.shape[1])
+    options = (is_causal, scale, window_left, window_right, None, align)
     packed: tuple[Any, ...] = (*rows, lse.flatten(1), *lengths, *options)
     gradients, _ = packed_gradients(*packed)
     return tuple(  # type: ignore[return-value]
@@ -235,21 +237,12 @@ register_fakes("attention_padded", _why_not_arguments, new_like, _new_lse, new_l
 # Gradients.
 
 
-def _why_no_gradient(
-    query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
-) -> Optional[str]:
-    """The reason why neither PyTorch's backward nor fa512's own supports this; None if one does."""
-    return both_refuse(_why_not_pytorch(query, key, seqused_q, seqused_k, Options(*options)), query)
-
-
-def _why_not_pytorch(
+def _can_pytorch(
     query: Tensor, key: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], asked: Options
-) -> Optional[str]:
-    """The reason why PyTorch's backward does not support this; None if it does."""
-    reason = why_no_gradient_of_scores(*asked.scores())
-    if reason is not None or _is_one_corner(query, key, seqused_q, seqused_k):
-        return reason
-    return why_no_gradient_of_limits(asked.align, *asked[:4])
+) -> bool:
+    """Whether PyTorch's backward computes the gradient."""
+    has_limits = _is_one_corner(query, key, seqused_q, seqused_k) or has_limits_of_pytorch(asked.align, *asked[:4])
+    return are_unchanged(*asked.scores()) and has_limits
 
 
 def _is_one_corner(query: Tensor, key: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor]) -> bool:
@@ -264,7 +257,7 @@ def _keep(
     return Kept((seqused_q, seqused_k, asked.alibi_slopes), asked[:6])
 
 
-_record = register_autograd("attention_padded", _why_no_gradient, _keep, _forward_with_lse_cuda, backward)
+_record = register_autograd("attention_padded", _keep, _forward_with_lse_cuda, backward)
 
 
 _forward, _forward_with_lse = calls(forward_cuda, _forward_with_lse_cuda, _record, *operators("attention_padded"))
@@ -295,9 +288,8 @@ def attention_padded(
     on their GPU, and the host does not wait for them; if one is missing, all rows are used. Unused queries, and queries without a key, get
     zeros. Unused elements have no effect, and their gradient is 0.
 
-    `align` says how the used queries align with the used keys, as for `attention`; a gradient of head sizes over 128 with a causal
-    mask or a window needs "bottom-right" if they may differ in number. `window`, `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within
-    the used rows. LSE, float32 [batch, heads, sequence], has no gradient.
+    `align` says how the used queries align with the used keys, as for `attention`. `window`, `softcap` and `alibi_slopes` (float32 [heads])
+    are as for `attention`, within the used rows. LSE, float32 [batch, heads, sequence], has no gradient.
     """
     require_tensors(query=query, key=key, value=value)
     lengths = tensor_or_none("seqused_q", seqused_q), tensor_or_none("seqused_k", seqused_k)

@@ -17,21 +17,21 @@ from torch import Tensor
 
 from .. import _native
 from ._library import BOTTOM_RIGHT
-from ._own_backward import computes, of_batch, of_packed
+from ._own_backward import is_faster, of_batch, of_packed
 
 _random: dict[torch.device, Tensor] = {}
 _numbers: dict[torch.device, Tensor] = {}
 
 
 class _State(Tensor):
-    """A random state, with which PyTorch's backward operators compute by fa512's own backward what that computes."""
+    """A random state, with which PyTorch's backward operators compute by fa512's own backward where that is faster."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @classmethod
     def __torch_dispatch__(cls, operator: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
         backward = _BACKWARDS.get(operator)
-        if backward is not None and computes(arguments[1]):
+        if backward is not None and is_faster(arguments[1]):
             return backward(*arguments, **options or {})
         if operator is torch.ops.aten.copy_.default and type(arguments[0]) is not cls:
             # PyTorch's backward is not deterministic, and leaves gradients of rows that belong to no sequence as they were.
@@ -266,7 +266,7 @@ def can_record(query: Tensor, needs_own: bool) -> bool:
 
 def _is_own(query: Tensor) -> bool:
     """Whether the backward of FlashAttention-2's nodes is fa512's own."""
-    return IS_OWN and computes(query)
+    return IS_OWN and is_faster(query)
 
 
 _choices: dict[tuple[Any, ...], bool] = {}

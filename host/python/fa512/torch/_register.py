@@ -98,17 +98,18 @@ class Kept(NamedTuple):
 
 
 def register_autograd(
-    name: str, why_no_gradient: Callable[..., Optional[str]], keep: Callable[..., Kept], with_lse: Callable, backward: Callable
+    name: str, keep: Callable[..., Kept], with_lse: Callable, backward: Callable
 ) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Registers `name`_backward as the gradient of `name` and `name`_with_lse; it has no derivative itself. `why_no_gradient` and `keep`
-    get the operator's arguments. Returns `with_lse` with the gradient `backward`: kernels, without PyTorch's dispatcher."""
+    """Registers `name`_backward as the gradient of `name` and `name`_with_lse; it has no derivative itself. `keep` gets the operator's
+    arguments, and refuses those of which there is no gradient. Returns `with_lse` with the gradient `backward`: kernels, without PyTorch's
+    dispatcher."""
     operators = torch.ops.fa512
     forward, below, of_gradient = (getattr(operators, f"{name}{end}").default for end in ("", "_with_lse", "_backward"))
 
     def below_autograd(*arguments: Any) -> tuple[Tensor, Tensor]:
         return _in_function(below, *arguments)
 
-    record = _record(below_autograd, of_gradient, why_no_gradient, keep).apply
+    record = _record(below_autograd, of_gradient, keep).apply
 
     def forward_autograd(*arguments: Any) -> Tensor:
         """Computes LSE too if a gradient will be needed."""
@@ -135,7 +136,7 @@ def register_autograd(
     LIBRARY.impl(name, forward_autograd, "Autograd")
     LIBRARY.impl(f"{name}_with_lse", with_lse_autograd, "Autograd")
     LIBRARY.impl(f"{name}_backward", backward_autograd, "Autograd")
-    return _record(with_lse, unobserved_backward, why_no_gradient, keep).apply
+    return _record(with_lse, unobserved_backward, keep).apply
 
 
 def _below_autograd(operator: Callable, *arguments: Any) -> Any:
@@ -171,17 +172,12 @@ def refuse_tangents(name: str, tensors: list[Tensor]) -> None:
         raise NotImplementedError(f"{found}; use a backward, or PyTorch's attention")
 
 
-def _record(
-    with_lse: Callable, backward: Callable, why_no_gradient: Callable[..., Optional[str]], keep: Callable[..., Kept]
-) -> Any:
+def _record(with_lse: Callable, backward: Callable, keep: Callable[..., Kept]) -> Any:
     """`with_lse` with the gradient `backward`, as a function of autograd."""
 
     class Attention(_SingleLevelFunction):
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
-            reason = why_no_gradient(*arguments)
-            if reason is not None:
-                raise ValueError(reason)
             lengths, ctx.options = keep(*arguments)
             out, lse = with_lse(*arguments)
             ctx.inputs = len(arguments)

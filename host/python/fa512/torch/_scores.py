@@ -66,14 +66,11 @@ def _why_not_bias(query: Tensor, key: Tensor, bias: Tensor) -> Optional[str]:
     return None
 
 
-def why_no_gradient_of_scores(
+def are_unchanged(
     softcap: Optional[float] = None, alibi_slopes: Optional[Tensor] = None, bias: Optional[Tensor] = None
-) -> Optional[str]:
-    """The reason why there is no gradient with these; None if none is given."""
-    for name, given in (("softcap", softcap), ("alibi_slopes", alibi_slopes), ("bias", bias)):
-        if given is not None:
-            return f"a gradient is required with {name}, which PyTorch's backward does not know"
-    return None
+) -> bool:
+    """Whether none of these is given. PyTorch's backward knows none."""
+    return softcap is alibi_slopes is bias is None
 
 
 def tensors_of(options: tuple[Any, ...]) -> list[Tensor]:

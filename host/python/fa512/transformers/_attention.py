@@ -168,14 +168,14 @@ def _why_not_batched(query: Tensor, key: Tensor, value: Tensor, *options: Any) -
     asked = _batched.Options(*options)
     reason = _operators.why_not_here(q, k, v) or why_not_scores(q, k, *asked.scores())
     bias = [] if asked.bias is None else [asked.bias]
-    return reason or (_batched.why_no_gradient(q, k, v, *options) if needs_gradient(q, k, v, *bias) else None)
+    return reason or (_batched.why_no_gradient(asked.bias) if needs_gradient(q, k, v, *bias) else None)
 
 
 def _why_not_varlen(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Optional[str]:
     q, k, v = map(_cast_by_autocast, (query, key, value))
     asked = _varlen._Options(*options)
-    reason = _operators.why_not_varlen_here(q, k, v, cu_seqlens, asked.cu_seqlens_k) or why_not_scores(q, k, *asked.scores())
-    return reason or (_varlen.why_no_gradient(q, k, v, cu_seqlens, *options) if needs_gradient(q, k, v) else None)
+    reason = _operators.why_not_varlen_here(q, k, v, cu_seqlens, asked.cu_seqlens_k)
+    return reason or why_not_scores(q, k, *asked.scores())
 
 
 def _with_bias(

@@ -249,7 +249,7 @@ def _padded_forward(*arguments):
 
 def is_by_pytorch(query):
     """Whether this gradient is not of fa512's own backward."""
-    return query.shape[-1] > _own_backward.MAXIMUM_HEAD_DIM or not _recorded.IS_OWN
+    return query.shape[-1] > _own_backward.FASTER_HEAD_DIM or not _recorded.IS_OWN
 
 
 def _flash_backward(

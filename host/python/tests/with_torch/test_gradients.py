@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import as_gpu
 import cpu
 import fa512.torch
-from fa512.torch import _batched, _direct, _flash_impl, _recorded
+from fa512.torch import _batched, _direct, _flash_impl, _own_backward, _recorded
 
 BATCH, HEADS, ROWS, HEAD_DIM = 2, 2, 5, 16
 BOUNDS = torch.tensor([0, ROWS, BATCH * ROWS], dtype=torch.int32)
@@ -506,7 +506,11 @@ class Gradients(unittest.TestCase):
                     self.assertTrue(pair[0].isfinite().all())
 
     def test_changed_scores_have_gradients(self):
-        tensors = FUNCTIONS["attention"].tensors(True)
+        for width in (HEAD_DIM, 136):
+            shape = (BATCH, HEADS, ROWS, width)
+            self.changed_scores_have_gradients([torch.randn(shape, dtype=torch.float16, requires_grad=True) for _ in range(3)])
+
+    def changed_scores_have_gradients(self, tensors):
         bias = torch.randn(ROWS, ROWS, dtype=torch.float16)
         for changes in ({"bias": bias}, {"alibi_slopes": torch.ones(HEADS)}, {"softcap": 0.5}):
             for causal in (False, True):
@@ -540,10 +544,20 @@ class Gradients(unittest.TestCase):
                 each = Function([(*shape[:-1], width) for shape in function.shapes], function.unpack, None)
                 self.same_gradients(each, each.tensors(True), lambda *tensors: of(*tensors, *lengths))
 
-    def test_heads_too_wide_for_either_backward_have_no_gradient(self):
-        tensors = [torch.zeros(1, 2, 3, 136, dtype=torch.float16, requires_grad=True) for _ in range(3)]
-        fa512.torch.attention(*tensors).sum().backward()
-        self.says("up to 128, and query has 136", lambda: fa512.torch.attention(*tensors, softcap=5.0))
+    def test_of_wide_heads_own_gradients_are_those_that_pytorch_does_not_compute(self):
+        tensors = [torch.randn(1, HEADS, ROWS, 136, dtype=torch.float16, requires_grad=True) for _ in range(3)]
+        fewer = tensors[0][:, :, 1:]
+        with unittest.mock.patch("fa512.torch._own_backward.of_batch", wraps=_own_backward.of_batch) as own:
+            for queries, options, called in [
+                (tensors[0], {}, 0),
+                (tensors[0], {"causal": True}, 0),
+                (fewer, {"causal": True, "align": "bottom-right"}, 0),
+                (fewer, {"causal": True}, 1),
+                (tensors[0], {"softcap": 5.0}, 1),
+            ]:
+                own.reset_mock()
+                fa512.torch.attention(queries, *tensors[1:], **options).sum().backward()
+                self.assertEqual(own.call_count, called, options)
 
     def test_lse_has_no_gradient(self):
         out, lse = fa512.torch.attention(*FUNCTIONS["attention"].tensors(True), return_lse=True)
@@ -552,8 +566,6 @@ class Gradients(unittest.TestCase):
     def test_rows_of_no_sequence_have_no_gradient(self):
         for bounds, (softcap, width) in itertools.product(([1, 5, 9], [0]), ((None, HEAD_DIM), (5.0, HEAD_DIM), (None, 136))):
             rows = [torch.randn(12, HEADS, width, dtype=torch.float16, requires_grad=True) for _ in range(3)]
-            if bounds == [0] and width > 128:
-                continue
             out = fa512.torch.attention_varlen(*rows, torch.tensor(bounds, dtype=torch.int32), 4, softcap=softcap)
             for gradient in torch.autograd.grad(out.float().sum(), rows):
                 outside = [gradient[: bounds[0]], gradient[bounds[-1] :]]

@@ -66,9 +66,9 @@ class Attention(unittest.TestCase):
         bias = torch.randn(1, 2, 9, 9, dtype=torch.float16, requires_grad=True)
         with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
             self.called(strict=False, position_bias=bias).float().sum().backward()
-        self.assertIn("a gradient is required with bias", logs.output[0])
+        self.assertIn("the gradient of bias is required", logs.output[0])
         self.assertIsNotNone(bias.grad)
-        with self.assertRaisesRegex(ValueError, "a gradient is required with bias"):
+        with self.assertRaisesRegex(ValueError, "the gradient of bias is required"):
             self.called(position_bias=bias)
 
     def test_a_gradient_with_a_softcap_is_computed_here(self):
