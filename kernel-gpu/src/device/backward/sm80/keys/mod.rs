@@ -317,7 +317,8 @@ impl<const M_TILES: usize> Own<M_TILES> {
             return;
         }
         let problem = &queries.args.problem;
-        let score_mod = K::ScoreMod::of_head(problem, queries.work, queries.keys.sequence);
+        let work = if const { K::TILE.is_paired() } { queries.work() } else { queries.work };
+        let score_mod = K::ScoreMod::of_head(problem, work, queries.keys.sequence);
         let last_position = queries.rows.length.wrapping_sub(1).wrapping_add(queries.first_position);
         self.for_each::<K>(queries, scores, row, |score, position, key| {
             let position = (position as i32).min(last_position as i32) as u32;
