@@ -15,6 +15,7 @@ import torch
 import fa512
 import fa512.torch
 from common import TYPES, device, inputs, require, run_of
+from fa512 import _native
 from fa512.torch import _batched, _own_backward
 
 import cpu  # Of the tests, which `common` finds.
@@ -77,12 +78,35 @@ def gradients(run):
 
 def same_bits(run):
     """A hundred calls give the same bits."""
-    for shape in [(2, 3, 200, 64), (1, 2, 333, 128), (1, 2, 200, 256)]:
+    for shape in [(2, 3, 200, 64), (1, 2, 333, 128), (1, 2, 200, 256), (9, 2, 2100, 64), (3, 8, 2100, 128)]:
         q, k, v = inputs(shape, "cuda")
         out, lse = fa512.torch.attention(q, k, v, causal=True, return_lse=True)
         first = own((q, k, v), q, out, lse, {"causal": True})
         for _ in range(100):
             require(all(map(torch.equal, first, own((q, k, v), q, out, lse, {"causal": True}))), f"{shape}: other bits")
+
+
+def long_sequences(run):
+    """Gradients that are summed in a workspace, against f64: at most twice the error of PyTorch's flash backward."""
+    for shape, causal in [((9, 2, 2100, 64), True), ((3, 3, 2500, 72), True), ((9, 3, 2300, 128), True), ((6, 20, 1100, 128), False)]:
+        for dtype in TYPES:
+            (q, grad, _), (k, v, _) = (inputs(shape, "cuda", seed, dtype) for seed in (1, 2))
+            out, lse = fa512.torch.attention(q, k, v, causal=causal, return_lse=True)
+            found, peer = own((q, k, v), grad, out, lse, {"causal": causal}), _batched.flash_backward(grad, q, k, v, out, lse, causal)
+            exact = [tensor.double().requires_grad_() for tensor in (q, k, v)]
+            scores = exact[0] @ exact[1].mT / shape[-1] ** 0.5
+            scores = scores.masked_fill(scores.new_ones(scores.shape[-2:]).triu(1).bool(), float("-inf")) if causal else scores
+            right = torch.autograd.grad(scores.softmax(-1) @ exact[2], exact, grad.double())
+            for name, one, other, exactly in zip(("dq", "dk", "dv"), found, peer, right):
+                error, limit = ((gradient.double() - exactly).norm().item() for gradient in (one, other))
+                run.found[name] = max(run.found.get(name, 0), error / limit)
+                require(error <= 2 * limit, f"{name} of {shape}, causal {causal}, {dtype}: {error:.3g}, FlashAttention-2 {limit:.3g}")
+    return run.found
+
+
+def without_workspace(tensors, causal):
+    grad, q, k, v, out, lse = tensors
+    _native.attention_backward(grad, q, k, v, out, lse, *map(torch.empty_like, (q, k, v)), causal=causal)
 
 
 def captured(call, sets):
@@ -122,6 +146,8 @@ def microseconds(shape, causal, dtype, rounds=20):
         "flash": captured(lambda grad, q, k, v, out, lse: _batched.flash_backward(grad, q, k, v, out, lse, causal), sets),
         "cudnn": captured(lambda call: call(), [(call,) for call in prepared]),
     }
+    if shape[2] > 512:
+        graphs["without a workspace"] = captured(lambda *tensors: without_workspace(tensors, causal), sets)
     samples = {name: [] for name in graphs}
     for _ in range(rounds):
         for name in random.sample(list(graphs), len(graphs)):
@@ -154,6 +180,8 @@ def random_map(run):
         batch = max(1, min(64, round(2 ** draw.uniform(14, 19) / rows / heads)))
         shape, causal, dtype = (batch, heads, rows, columns), draw.random() < 0.5, draw.choice(list(TYPES))
         measured = run.found[f"{shape}, causal {causal}, {dtype}"] = microseconds(shape, causal, dtype, 13)
+        if measured.get("without a workspace", 0) > 1.03 * measured["fa512"] or measured["fa512"] > 1.03 * measured.get("without a workspace", 1e9):
+            print("with and without a workspace", shape, causal, *(round(measured[name], 1) for name in ("fa512", "without a workspace")))
         ratios.append((measured["ratio"], shape, causal, str(dtype), round(measured["fa512"], 1)))
     ratios.sort()
     print(f"{len(ratios)} shapes, mean {statistics.mean(ratio for ratio, *_ in ratios):.3f}; lowest and highest:")
@@ -167,6 +195,7 @@ def main():
     if run.dry:
         cpu.install()
     run.section(gradients)
+    run.section(long_sequences, needs_gpu=True)
     run.section(same_bits, needs_gpu=True)
     run.section(times, needs_gpu=True)
     run.section(random_map, needs_gpu=True)

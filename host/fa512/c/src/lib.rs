@@ -13,7 +13,7 @@ use std::ffi::{c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use attention::{Addresses, Gpu, Gradient, Plan, Stream};
+use attention::{Addresses, Gpu, Gradient, Plan, Problem, Stream};
 
 use gradient::RawGradient;
 use lengths::RawLengths;
@@ -129,18 +129,46 @@ pub unsafe extern "C" fn fa512_warm_up(problems: *const RawProblem, count: usize
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fa512_workspace_bytes(problem: *const RawProblem, bytes: *mut u64) -> i32 {
     answer(|| {
-        if bytes.is_null() || !bytes.is_aligned() {
-            return Err(Failure::Invalid(format!("bytes is {bytes:p}, where no uint64_t can be")));
-        }
         // SAFETY: the caller's promise about `problem`.
-        let needed = match unsafe { problem::read(problem) }? {
-            None => 0,
-            Some(Call { problem, .. }) => Plan::with_workspace(&problem, &Gpu::current()?)?.workspace_bytes(),
-        };
-        // SAFETY: not null and aligned; the caller promises a `u64`.
-        unsafe { bytes.write(needed) };
-        Ok(())
+        let problem = unsafe { problem::read(problem) }?;
+        // SAFETY: the caller's promise about `bytes`.
+        unsafe { write_bytes(bytes, problem, |problem, gpu| Ok(Plan::with_workspace(problem, gpu)?.workspace_bytes())) }
     })
+}
+
+/// The same for its gradients.
+///
+/// # Safety
+/// As for [`fa512_workspace_bytes`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fa512_backward_workspace_bytes(problem: *const RawProblem, bytes: *mut u64) -> i32 {
+    answer(|| {
+        // SAFETY: the caller's promise about `problem`.
+        let problem = unsafe { problem::read(problem) }?;
+        let of_gradient = |problem: &Problem, gpu: &Gpu| {
+            Ok(attention::backward_workspace_bytes(&Gradient::contiguous(*problem)?, gpu)?)
+        };
+        // SAFETY: the caller's promise about `bytes`.
+        unsafe { write_bytes(bytes, problem, of_gradient) }
+    })
+}
+
+/// Writes what `needed` says of a problem on the current GPU; 0 if there is nothing to compute.
+///
+/// # Safety
+/// `bytes` is null or points to a `u64`.
+unsafe fn write_bytes(
+    bytes: *mut u64,
+    call: Option<Call>,
+    needed: impl FnOnce(&Problem, &Gpu) -> Result<u64, Failure>,
+) -> Result<(), Failure> {
+    if bytes.is_null() || !bytes.is_aligned() {
+        return Err(Failure::Invalid(format!("bytes is {bytes:p}, where no uint64_t can be")));
+    }
+    let needed = call.map_or(Ok(0), |Call { problem, .. }| needed(&problem, &Gpu::current()?))?;
+    // SAFETY: not null and aligned; the caller promises a `u64`.
+    unsafe { bytes.write(needed) };
+    Ok(())
 }
 
 /// Computes O and LSE of a problem, asynchronously on a stream.
@@ -226,10 +254,10 @@ pub unsafe extern "C" fn fa512_backward(
     answer(|| {
         // SAFETY: the caller's promise about `problem`.
         let Some(call) = (unsafe { problem::read(problem) })? else { return Ok(()) };
-        let Call { problem, options, bias, alibi_slopes, .. } = call;
+        let Call { problem, options, bias, alibi_slopes, workspace } = call;
         // SAFETY: the caller's promise about `lengths`.
         let addresses = unsafe { lengths::read(lengths, Addresses::new(q, k, v, 0)) }?;
-        let addresses = Addresses { bias, alibi_slopes, ..addresses };
+        let addresses = Addresses { bias, alibi_slopes, workspace, ..addresses };
         // SAFETY: the caller's promise about `gradient`.
         let (gradient, addresses) = unsafe { gradient::read(gradient, problem, addresses) }?;
         // SAFETY: the caller's promise is that of `attention::backward_with`.

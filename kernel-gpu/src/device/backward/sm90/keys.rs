@@ -7,7 +7,7 @@ use super::memory::{Memory, STATISTIC_BYTES, Square};
 use super::output::head_rows;
 use super::own::OwnRows;
 use super::ring::{Place, Places, arrive_together};
-use super::staggered;
+use super::staggered::{self, Staggered};
 use super::strip::{Strip, accumulate, pass_over, release};
 use crate::device::backward::bounds;
 use crate::device::backward::output::store;
@@ -29,12 +29,10 @@ use contract::backward::args::BackwardArgs;
 use contract::config::{MMA_M, MMA_N, WARPGROUP_ROWS, WARPGROUP_WARPS};
 
 /// 64 keys of a warpgroup.
-pub struct KeyStrip<'a, K: Sm90Backward> {
+struct KeyStrip<'a, K: Sm90Backward> {
     problem: &'a ForwardArgs,
-    /// dK.
-    pub dk: OutputStrip<K>,
-    /// dV.
-    pub dv: OutputStrip<K>,
+    dk: OutputStrip<K>,
+    dv: OutputStrip<K>,
     keys: OwnRows<K>,
     values: OwnRows<K>,
     /// Sᵀ.
@@ -43,10 +41,8 @@ pub struct KeyStrip<'a, K: Sm90Backward> {
     d_p: Scores<1, N_TILES>,
     /// −LSE of the lane's columns.
     minus_lse: [[f32; 2]; N_TILES],
-    /// P of a step, rounded.
-    pub p: [FragmentA; K_STEPS],
-    /// dS of a step, rounded.
-    pub d_s: [FragmentA; K_STEPS],
+    p: [FragmentA; K_STEPS],
+    d_s: [FragmentA; K_STEPS],
     queries: bounds::Queries,
     /// The warpgroup's first key.
     first_key: u32,
@@ -156,59 +152,6 @@ unsafe fn of_two_columns<const N: usize>(first: u32) -> [f32; 2] {
 }
 
 impl<K: Sm90Backward> KeyStrip<'_, K> {
-    /// The lane, found again.
-    #[inline(always)]
-    pub fn lane(&self) -> Lane {
-        self.lane.recomputed()
-    }
-
-    /// Rounds P to elements.
-    #[inline(always)]
-    pub fn pack_p(&mut self) {
-        self.p = pack_columns::<K::Element, K_STEPS>(&self.scores[0]);
-    }
-
-    /// Rounds dS to elements.
-    #[inline(always)]
-    pub fn pack_d_s(&mut self) {
-        self.d_s = pack_columns::<K::Element, K_STEPS>(&self.d_p[0]);
-    }
-
-    /// Pins dK and dV.
-    #[inline(always)]
-    pub fn pin_accumulators(&mut self) {
-        self.dv.pin();
-        self.dk.pin();
-    }
-
-    /// Starts dV += Pᵀ·dO, as part of a group.
-    ///
-    /// # Safety
-    /// As for [`Strip`].
-    #[inline(always)]
-    pub unsafe fn start_dv(&mut self, memory: Memory<K>, stage: Place) {
-        let d_o = Descriptor::<NMajor, Rows<K>>::new(hidden::recompute(memory.staged(stage, 1).address()));
-        unrolled!(at most 4; for k in K_STEPS => {
-            // SAFETY: as promised to this function.
-            unsafe { self.dv.multiply_fragment::<K::Element, _>(self.p[k], d_o.step(k), true) };
-        });
-    }
-
-    /// Starts dK += dSᵀ·Q, as part of a group.
-    ///
-    /// # Safety
-    /// As for [`Strip`]; dS is at place `d_s`, and is not overwritten before a wait.
-    #[inline(always)]
-    pub unsafe fn start_dk(&mut self, memory: Memory<K>, stage: Place, d_s: Place) {
-        let q = Descriptor::<NMajor, Rows<K>>::new(hidden::recompute(memory.staged(stage, 0).address()));
-        let handed = memory.d_s(d_s, self.lane.recomputed().warp / WARPGROUP_WARPS).chunk(0, 0);
-        let d_s = Descriptor::<KMajor, Square<K>>::new(hidden::recompute(handed));
-        unrolled!(at most 4; for k in K_STEPS => {
-            // SAFETY: as promised to this function.
-            unsafe { self.dk.multiply_accumulate::<K::Element, _, _>(d_s.step(k), q.step(k)) };
-        });
-    }
-
     /// Position of the first query of a step among the keys.
     #[inline(always)]
     fn position(&self, step: Step) -> u32 {
@@ -356,6 +299,49 @@ impl<K: Sm90Backward> Strip<K> for KeyStrip<'_, K> {
         self.p.pin();
         self.dv.pin();
         self.d_s.pin();
+        self.dk.pin();
+    }
+}
+
+impl<K: Sm90Backward> Staggered<K> for KeyStrip<'_, K> {
+    #[inline(always)]
+    fn pack_p(&mut self) {
+        self.p = pack_columns::<K::Element, K_STEPS>(&self.scores[0]);
+    }
+
+    #[inline(always)]
+    fn pack_d_s(&mut self) {
+        self.d_s = pack_columns::<K::Element, K_STEPS>(&self.d_p[0]);
+    }
+
+    #[inline(always)]
+    unsafe fn start_dv(&mut self, memory: Memory<K>, stage: Place) {
+        let d_o = Descriptor::<NMajor, Rows<K>>::new(hidden::recompute(memory.staged(stage, 1).address()));
+        unrolled!(at most 4; for k in K_STEPS => {
+            // SAFETY: as promised to this function.
+            unsafe { self.dv.multiply_fragment::<K::Element, _>(self.p[k], d_o.step(k), true) };
+        });
+    }
+
+    #[inline(always)]
+    unsafe fn start_dk(&mut self, memory: Memory<K>, stage: Place, d_s: Place) {
+        let q = Descriptor::<NMajor, Rows<K>>::new(hidden::recompute(memory.staged(stage, 0).address()));
+        let handed = memory.d_s(d_s, self.lane.recomputed().warp / WARPGROUP_WARPS).chunk(0, 0);
+        let d_s = Descriptor::<KMajor, Square<K>>::new(hidden::recompute(handed));
+        unrolled!(at most 4; for k in K_STEPS => {
+            // SAFETY: as promised to this function.
+            unsafe { self.dk.multiply_accumulate::<K::Element, _, _>(d_s.step(k), q.step(k)) };
+        });
+    }
+
+    #[inline(always)]
+    fn pin_dv(&mut self) {
+        self.p.pin();
+        self.dv.pin();
+    }
+
+    #[inline(always)]
+    fn pin_dk(&mut self) {
         self.dk.pin();
     }
 }

@@ -11,17 +11,42 @@
 //!
 //! dK reads dS where it was handed over, so that no registers hold it meanwhile.
 
-use super::handover;
 use super::items::{Step, Steps};
 use super::kernel::Sm90Backward;
-use super::keys::KeyStrip;
 use super::memory::Memory;
 use super::ring::{Place, Places};
 use super::strip::{Strip, pass_over, release, wait_for_statistics};
 use crate::device::lane::Lane;
 use crate::device::ptx::mbarrier;
-use crate::device::ptx::wgmma::{self, Registers};
+use crate::device::ptx::wgmma;
 use crate::device::tma::turns::Turns;
+
+/// Keys of a warpgroup, whose products start one by one. As for [`Strip`].
+pub trait Staggered<K: Sm90Backward>: Strip<K> {
+    /// Rounds P to elements.
+    fn pack_p(&mut self);
+
+    /// Rounds dS to elements.
+    fn pack_d_s(&mut self);
+
+    /// Starts dV += Pᵀ·dO, as part of a group.
+    ///
+    /// # Safety
+    /// As for all of [`Strip`], behind a fence.
+    unsafe fn start_dv(&mut self, memory: Memory<K>, stage: Place);
+
+    /// Starts dK += dSᵀ·Q, as part of a group.
+    ///
+    /// # Safety
+    /// As for all of [`Strip`], behind a fence; dS is at place `d_s`, and is not overwritten before a wait.
+    unsafe fn start_dk(&mut self, memory: Memory<K>, stage: Place, d_s: Place);
+
+    /// Pins the registers of [`Self::start_dv`].
+    fn pin_dv(&mut self);
+
+    /// Pins the registers of [`Self::start_dk`].
+    fn pin_dk(&mut self);
+}
 
 /// Accumulates the contributions of `steps`.
 ///
@@ -30,8 +55,8 @@ use crate::device::tma::turns::Turns;
 /// # Safety
 /// Warpgroup together, for the items in order.
 #[inline(always)]
-pub unsafe fn accumulate<K: Sm90Backward>(
-    strip: &mut KeyStrip<'_, K>,
+pub unsafe fn accumulate<K: Sm90Backward, S: Staggered<K>>(
+    strip: &mut S,
     mut steps: Steps,
     places: &mut Places,
     memory: Memory<K>,
@@ -57,8 +82,8 @@ pub unsafe fn accumulate<K: Sm90Backward>(
 /// # Safety
 /// Warpgroup together, for the steps in order.
 #[inline(always)]
-unsafe fn accumulate_following<K: Sm90Backward>(
-    strip: &mut KeyStrip<'_, K>,
+unsafe fn accumulate_following<K: Sm90Backward, S: Staggered<K>>(
+    strip: &mut S,
     mut step: Step,
     steps: &mut Steps,
     places: &mut Places,
@@ -72,7 +97,8 @@ unsafe fn accumulate_following<K: Sm90Backward>(
         mbarrier::wait(memory.stage_full(stage), stage.parity);
         turns.wait();
         // Now they are where they stay: the compiler would move S away for them.
-        strip.pin_accumulators();
+        strip.pin_dv();
+        strip.pin_dk();
         strip.pin_read_scores();
         wgmma::fence();
         strip.start_scores(memory, stage);
@@ -98,7 +124,8 @@ unsafe fn accumulate_following<K: Sm90Backward>(
             (step, stage) = (following, places.stage);
             mbarrier::wait(memory.stage_full(stage), stage.parity);
             turns.wait();
-            strip.pin_accumulators();
+            strip.pin_dv();
+            strip.pin_dk();
             strip.pin_read_scores();
             wgmma::fence();
             strip.start_scores(memory, stage);
@@ -111,7 +138,7 @@ unsafe fn accumulate_following<K: Sm90Backward>(
             start_dv(strip, memory, stage, step);
             wgmma::wait_group::<1>();
             strip.pin_d_p();
-            strip.dk.pin();
+            strip.pin_dk();
             release(memory, before.0, lane.index);
             hand_over(strip, memory, places, stage);
         };
@@ -126,14 +153,13 @@ unsafe fn accumulate_following<K: Sm90Backward>(
 /// # Safety
 /// As for [`accumulate_following`], with neither in flight.
 #[inline(always)]
-unsafe fn start_dv<K: Sm90Backward>(strip: &mut KeyStrip<'_, K>, memory: Memory<K>, stage: Place, step: Step) {
+unsafe fn start_dv<K: Sm90Backward, S: Staggered<K>>(strip: &mut S, memory: Memory<K>, stage: Place, step: Step) {
     // SAFETY: as promised to this function.
     unsafe {
         wait_for_statistics(memory, stage);
         strip.probabilities(memory, stage, step);
         strip.pack_p();
-        strip.p.pin();
-        strip.dv.pin();
+        strip.pin_dv();
         strip.pin_read_d_p();
         wgmma::fence();
         strip.start_d_p(memory, stage);
@@ -148,15 +174,14 @@ unsafe fn start_dv<K: Sm90Backward>(strip: &mut KeyStrip<'_, K>, memory: Memory<
 /// # Safety
 /// As for [`accumulate_following`], with dP complete.
 #[inline(always)]
-unsafe fn hand_over<K: Sm90Backward>(strip: &mut KeyStrip<'_, K>, memory: Memory<K>, places: &Places, stage: Place) {
+unsafe fn hand_over<K: Sm90Backward, S: Staggered<K>>(strip: &mut S, memory: Memory<K>, places: &Places, stage: Place) {
     // SAFETY: as promised to this function.
     unsafe {
         strip.differentiate(memory, stage);
         strip.pack_d_s();
-        handover::hand_over(memory, places.d_s.place(), &strip.d_s, strip.lane());
+        strip.hand_over(memory, places);
         wgmma::wait_group::<0>();
-        strip.p.pin();
-        strip.dv.pin();
+        strip.pin_dv();
     }
 }
 
@@ -165,14 +190,14 @@ unsafe fn hand_over<K: Sm90Backward>(strip: &mut KeyStrip<'_, K>, memory: Memory
 /// # Safety
 /// As for [`accumulate_following`], with nothing in flight.
 #[inline(always)]
-unsafe fn finish<K: Sm90Backward>(strip: &mut KeyStrip<'_, K>, memory: Memory<K>, (stage, d_s): (Place, Place)) {
+unsafe fn finish<K: Sm90Backward, S: Staggered<K>>(strip: &mut S, memory: Memory<K>, (stage, d_s): (Place, Place)) {
     // SAFETY: as promised to this function.
     unsafe {
-        strip.dk.pin();
+        strip.pin_dk();
         wgmma::fence();
         strip.start_dk(memory, stage, d_s);
         wgmma::commit_group();
         wgmma::wait_group::<0>();
-        strip.dk.pin();
+        strip.pin_dk();
     }
 }
