@@ -131,10 +131,13 @@ def _require_work(grad, *tensors):
 
 def native_backward(
     grad, q, k, v, out, lse, dq, dk, dv, *, causal=False, window=None, align="top-left", scale=None, softcap=None,
-    alibi_slopes=None, bias=None, layout="bhsd",
+    alibi_slopes=None, bias=None, layout="bhsd", allocate=None,
 ):  # fmt: skip
-    """`fa512._native.attention_backward`."""
+    """`fa512._native.attention_backward`. Of every length, it allocates a workspace."""
     _require_work(grad, q, k)
+    if allocate is not None:
+        workspace = allocate(48)
+        assert (workspace.shape, workspace.dtype, workspace.device) == ((48,), torch.uint8, q.device)
     if layout == "bshd":
         grad, q, k, v, dq, dk, dv = (tensor.transpose(1, 2) for tensor in (grad, q, k, v, dq, dk, dv))
     assert lse.shape == q.shape[:3] and lse.is_contiguous()

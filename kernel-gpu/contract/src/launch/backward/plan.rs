@@ -443,7 +443,8 @@ mod tests {
         };
         assert_eq!(entry(&of(128, 64)), "fa512_sm90_backward_short_causal");
         assert_eq!(entry(&of(129, 64)), "fa512_sm90_backward_causal");
-        assert_eq!(entry(&of(16, 72)), "fa512_sm90_d128_backward_causal");
+        assert_eq!(entry(&of(65, 72)), "fa512_sm90_d128_backward_causal");
+        assert_eq!(entry(&of(64, 72)), "fa512_sm80_d128_backward_causal", "a warpgroup would idle");
         let far = View::new(Strides { batch: 1 << 40, head: 1 << 20, row: 64 });
         let gradient = of(200, 64);
         let gradient = gradient.with_views(GradientViews { d_o: far, ..*gradient.views() }).unwrap();

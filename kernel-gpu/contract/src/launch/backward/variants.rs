@@ -356,6 +356,7 @@ impl BackwardVariant {
 
     /// Whether it computes this shape faster than the entries that follow it in the list, on so many multiprocessors.
     pub fn is_faster(&self, shape: Shape, multiprocessors: u32) -> bool {
+        let longest = shape.sequence.max(shape.kv_sequence);
         match self.tile {
             BackwardTile::Sm90(tile) if tile.keeps_dq() => {
                 let queries =
@@ -365,16 +366,15 @@ impl BackwardVariant {
                 let rounds = heads.div_ceil(u64::from(multiprocessors.max(1)));
                 let fits = queries <= u64::from(tile.dq_rows());
                 // Of fewer rows, one warpgroup would idle.
-                let is_long = shape.sequence.max(shape.kv_sequence) > TmaTile::STEP;
-                fits && is_long && BUSY.0 * heads >= BUSY.1 * rounds * u64::from(multiprocessors)
+                fits && longest > TmaTile::STEP && BUSY.0 * heads >= BUSY.1 * rounds * u64::from(multiprocessors)
             }
             BackwardTile::Sm90(tile) if tile.sums_in_workspace() => {
                 self.is_worth_a_workspace(tile, shape, multiprocessors)
             }
             // At most two items of keys a head, and two of queries.
-            BackwardTile::Sm90(tile) if tile.warpgroups == 1 => {
-                shape.sequence.max(shape.kv_sequence) <= 2 * tile.rows()
-            }
+            BackwardTile::Sm90(tile) if tile.warpgroups == 1 => longest <= 2 * tile.rows(),
+            // Of fewer rows, one warpgroup would idle; the blocks of sm_80, of which more run at once, take half the time.
+            BackwardTile::Sm90(tile) if tile.columns > PANEL_COLUMNS => longest > TmaTile::STEP,
             _ => true,
         }
     }
