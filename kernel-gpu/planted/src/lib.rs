@@ -430,6 +430,7 @@ planted! {
         }
         race_global RaceGlobal {
             bulk_stores_of_two_blocks_to_one_row: 2 x 32 threads, 1536 shared, 0 in, 1024 out;
+            sum_without_a_turn: 2 x 32 threads, 1536 shared, 4 in, 512 out;
             boxes_of_two_blocks_that_overlap: 2 x 32 threads, 1536 shared, 1024 in, 0 out, 8 x 32 words in boxes of 4 x 32, swizzle None;
         }
         cluster Cluster {
@@ -459,6 +460,7 @@ planted! {
             panel_without_a_fence: 1 x 128 threads, 13312 shared, 10240 in, 2048 out;
             copy_over_what_was_written: 1 x 32 threads, 1536 shared, 512 in, 0 out;
             mbarrier_without_a_fence: 1 x 32 threads, 1536 shared, 512 in, 0 out;
+            copy_that_overtakes_the_loads: 1 x 64 threads, 1536 shared, 1024 in, 512 out;
         }
         wgmma Wgmma {
             accumulator_read_before_the_wait: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;

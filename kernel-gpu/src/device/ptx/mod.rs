@@ -18,7 +18,6 @@ pub mod bulk_copy;
 pub mod cluster;
 pub mod cp_async;
 pub mod element;
-#[cfg(feature = "sm_90a")]
 pub mod global;
 pub mod grid;
 pub mod ldmatrix;

@@ -12,7 +12,6 @@ pub fn fence_async_shared() {
 }
 
 /// `fence.proxy.async.global`: orders accesses to global memory that the calling thread has seen before bulk copies that it starts afterwards.
-#[cfg(feature = "sm_90a")]
 #[inline(always)]
 pub fn fence_async_global() {
     // SAFETY: orders accesses, performs none.

@@ -3,12 +3,12 @@
 use kernel_gpu::codegen::thread::thread_idx_x;
 use kernel_gpu::ptx::element::Element;
 use kernel_gpu::ptx::wgmma::{self, Accumulators, NMajor, Registers};
-use kernel_gpu::ptx::{bulk_copy, mbarrier, proxy, stmatrix, sync};
+use kernel_gpu::ptx::{bulk_copy, mbarrier, memory, proxy, stmatrix, sync};
 use kernel_gpu::shared_tile::F16;
 
 use super::matrices::{self, A_BYTES, B_BYTES};
 use super::stages::{STAGE_BYTES, chunk, fill, gate, initialise, is_leader, load, stage, store_and_wait};
-use super::{lane, ptx, warp};
+use super::{element, lane, ptx, warp};
 use crate::Arguments;
 
 /// A barrier orders threads, not proxies.
@@ -147,4 +147,25 @@ pub unsafe fn mbarrier_without_a_fence<const PLANTED: bool>(arguments: Arguments
         load(arguments, 0, 0, gate(0));
     }
     mbarrier::wait(gate(0), 0);
+}
+
+/// A tile is read and released without a fence: the copy that fills it again may overtake the loads. On an H200 it did.
+#[inline(always)]
+pub unsafe fn copy_that_overtakes_the_loads<const PLANTED: bool>(arguments: Arguments) {
+    initialise([1, 1, 32]);
+    let (full, empty) = ([gate(0), gate(1)], gate(2));
+    if warp() == 1 {
+        mbarrier::wait(full[0], 0);
+        let first = memory::load_shared_16(chunk(0));
+        if !PLANTED {
+            proxy::fence_async_shared();
+        }
+        mbarrier::arrive(empty);
+        memory::store_global_16(element(arguments.output, lane(), 16), first);
+        mbarrier::wait(full[1], 0);
+    } else if is_leader() {
+        load(arguments, 0, 0, full[0]);
+        mbarrier::wait(empty, 0);
+        load(arguments, 0, 1, full[1]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Bulk copies to global memory.
 
 use kernel_gpu::codegen::thread::block_idx_x;
-use kernel_gpu::ptx::bulk_copy;
+use kernel_gpu::ptx::{bulk_copy, global, proxy};
 
 use crate::Arguments;
 use crate::device::stages::{STAGE_BYTES, fill_and_fence, is_leader, stage};
@@ -27,5 +27,24 @@ pub unsafe fn boxes_of_two_blocks_that_overlap<const PLANTED: bool>(arguments: A
         bulk_copy::store_box_2d(arguments.tensor_map, [0, (block_idx_x() * rows) as i32], stage(0));
         bulk_copy::commit_group();
         bulk_copy::wait_for_reads::<0>();
+    }
+}
+
+/// Blocks add to a sum in order: the first one stores it, and the input's first word counts. The second one does not wait for its turn.
+#[inline(always)]
+pub unsafe fn sum_without_a_turn<const PLANTED: bool>(arguments: Arguments) {
+    let block = block_idx_x();
+    fill_and_fence(0, block);
+    if is_leader() {
+        if block == 0 {
+            bulk_copy::store(arguments.output, stage(0), STAGE_BYTES);
+        } else {
+            while !PLANTED && global::load_acquire(arguments.input) != block {}
+            proxy::fence_async_global();
+            bulk_copy::add_f32(arguments.output, stage(0), STAGE_BYTES);
+        }
+        bulk_copy::commit_group();
+        bulk_copy::wait_for_writes();
+        global::store_release(arguments.input, block + 1);
     }
 }
