@@ -19,6 +19,7 @@ int main(void) {
     CUcontext context;
     int row, column;
     double mean = 0, sum = 0;
+    uint64_t bytes = 1;
     fa512_problem problem = {0};
     fa512_gradient gradient = {0};
     check(cuInit(0) != 0 || cuDeviceGet(&device, 0) != 0, "cuInit", "no GPU");
@@ -72,8 +73,17 @@ int main(void) {
     check(cuMemcpyDtoH_v2(of_keys, dk, sizeof of_keys) != 0, "cuMemcpyDtoH", "not copied");
     for (row = 0; row < HEADS * KEYS * HEAD_DIM; row++) check((of_keys[row] & 0x7fff) != 0, "dK", "it is not 0");
 
+    check(fa512_backward_workspace_bytes(&problem, &bytes) != 0 || bytes != 0, "workspace", "so few queries need one");
+    check(fa512_backward_workspace_bytes(&problem, NULL) != FA512_ERROR_INVALID, "bytes", "NULL is accepted");
     problem.head_dim = 256;
     check(fa512_warm_up_backward(&problem), "256 columns", fa512_last_error_message());
+    problem.head_dim = 128;
+    problem.batch = 64;
+    problem.heads = 16;
+    problem.sequence = problem.kv_sequence = 4096;
+    check(fa512_backward_workspace_bytes(&problem, &bytes) != 0, "long sequences", fa512_last_error_message());
+    /* dQ in f32, two statistics of each row, and a count for each 64 rows and one of the launch, in multiples of 16. */
+    check(bytes != 64ull * 16 * 4096 * (128 + 2) * 4 + (64ull * 16 * 64 + 4) * 4, "long sequences", "another size");
     printf("gradients are right\n");
     return 0;
 }
