@@ -133,12 +133,13 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     // PyTorch guarantees that a tensor lies within its memory, on the GPU that it names.
     let is_trusted = library == Library::Torch && matches!(protocol, Protocol::Exchange(_));
     let options = Options::default().check_pointers(!is_trusted);
+    // Its memory must not be anybody else's before the launch is queued.
+    let mut workspace = None;
     let work = match &gradients {
         Some(gradients) => {
             let (gradient, mut addresses) = gradients.of(problem, addresses)?;
-            if let Some(workspace) = tensors.gradients.map(|of| of.workspace(&gradient, q.gpu)).transpose()?.flatten() {
-                addresses.forward.workspace = Some(read(&workspace, "workspace")?.address);
-            }
+            workspace = tensors.gradients.map(|of| of.workspace(&gradient, &q, &mut read)).transpose()?.flatten();
+            addresses.forward.workspace = workspace.as_ref().map(|(_, array)| array.address);
             Work::Backward(gradient, addresses)
         }
         None if has_keys => Work::Forward(problem, addresses),
@@ -146,12 +147,12 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     };
     let of_gradients = gradients.iter().flat_map(|gradients| gradients.arrays());
     let arrays = [&q, &k, &v, &o].into_iter().chain(lengths.arrays()).chain(&alibi_slopes).chain(&bias);
-    let arrays = arrays.chain(of_gradients);
+    let arrays = arrays.chain(of_gradients).chain(workspace.as_ref().map(|(_, array)| array));
     let stream = producers_stream(&order, arrays, call.stream.is_some())?;
     let gpu = q.gpu;
     // Release the GIL: the driver may wait for room in the stream's queue, or compile a kernel.
     py.detach(|| launch(gpu, &work, stream, options, order.waits)).map_err(of_library)?;
-    drop(keep);
+    drop((keep, workspace));
     Ok((o_object, lse_object))
 }
 

@@ -35,6 +35,18 @@ pub fn element_of(q: &Array) -> PyResult<attention::Element> {
     }
 }
 
+/// Requires `array` to have so many bytes in one row, or more.
+pub fn require_bytes(array: &Array, name: &str, bytes: u64) -> PyResult<()> {
+    let of_element = u64::from(array.element.bits) * u64::from(array.element.lanes) / 8;
+    let (shape, strides) = (array.shape(), array.strides());
+    match (shape, strides) {
+        (&[length], &[1]) if u64::try_from(length).unwrap_or(0).saturating_mul(of_element) >= bytes => Ok(()),
+        _ => Err(PyValueError::new_err(format!(
+            "{name} has the shape {shape:?} and strides {strides:?}, {of_element} bytes each; it must be {bytes} bytes in a row"
+        ))),
+    }
+}
+
 /// Requires the argument `name` to be on the GPU of Q.
 pub fn require_gpu(array: &Array, name: &str, q: &Array) -> PyResult<()> {
     match (array.gpu, q.gpu) {

@@ -4,7 +4,7 @@ use attention::{Addresses, BackwardAddresses, Gpu, Gradient, GradientViews, Prob
 use pyo3::prelude::*;
 
 use crate::array::Array;
-use crate::checks::{require_like, require_writable};
+use crate::checks::{require_bytes, require_gpu, require_like, require_writable};
 use crate::error::{of_library, of_refusal};
 use crate::form::Form;
 
@@ -56,14 +56,27 @@ impl<'py> GradientTensors<'_, 'py> {
         Ok(Gradients { d_o, dq, dk, dv, views })
     }
 
-    /// The workspace with which `gradient` is computed faster, if one is of use and can be allocated.
-    pub fn workspace(&self, gradient: &Gradient, gpu: Option<usize>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (Some(allocate), Some(gpu)) = (self.allocate, gpu) else { return Ok(None) };
-        let bytes = Gpu::of_device(gpu).and_then(|gpu| attention::backward_workspace_bytes(gradient, &gpu));
-        match bytes.map_err(of_library)? {
-            0 => Ok(None),
-            bytes => allocate.call1((bytes,)).map(Some),
+    /// The workspace with which `gradient` is computed faster, if one is of use and can be allocated. The object owns the memory, and has to be
+    /// kept until the launch is queued.
+    pub fn workspace(
+        &self,
+        gradient: &Gradient,
+        q: &Array,
+        mut read: impl FnMut(&Bound<'py, PyAny>, &str) -> PyResult<Array>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Array)>> {
+        let Some(allocate) = self.allocate else { return Ok(None) };
+        // Where the protocol names no GPU, the launch is on the current one.
+        let gpu = q.gpu.map_or_else(Gpu::current, Gpu::of_device);
+        let bytes = gpu.and_then(|gpu| attention::backward_workspace_bytes(gradient, &gpu)).map_err(of_library)?;
+        if bytes == 0 {
+            return Ok(None);
         }
+        let object = allocate.call1((bytes,))?;
+        let array = read(&object, "workspace")?;
+        require_bytes(&array, "workspace", bytes)?;
+        require_gpu(&array, "workspace", q)?;
+        require_writable(&array, "workspace", true)?;
+        Ok(Some((object, array)))
     }
 }
 

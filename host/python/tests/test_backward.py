@@ -64,6 +64,22 @@ class Backward(unittest.TestCase):
             expected = gradients(*hosts, **options)
             self.compare(found, expected if layout == "bhsd" else [one.swapaxes(1, 2) for one in expected])
 
+    def test_a_workspace_that_is_none_is_refused(self):
+        shape = (1, 9, 2048, 64)
+        q, lse = MACHINE.array(numpy.zeros(shape, numpy.float16)), self.new(shape[:3], numpy.float32)
+        tensors = [q, q, q, q, self.new(shape), lse, *(self.new(shape) for _ in range(3))]
+        asked = []
+
+        def answer(workspace):
+            return lambda size: asked.append(size) or workspace
+
+        short = MACHINE.array(numpy.zeros(1000, numpy.uint8))
+        for workspace, expected in [(short, "workspace has the shape"), (lse, "workspace has the shape"), (None, "workspace")]:
+            with self.assertRaisesRegex((TypeError, ValueError), expected):
+                _native.attention_backward(*tensors, causal=True, allocate=answer(workspace))
+        # dQ in f32, two statistics of a row, and a count for each 64 rows and one of the launch, in multiples of 16.
+        self.assertEqual(asked, 3 * [9 * 2048 * (64 + 2) * 4 + -(-(9 * 32 + 1) * 4 // 16) * 16])
+
     def test_a_bias(self):
         hosts, bias = self.hosts(1, 2, 20, 64), random((20, 20), 7)
         q, k, v, d_o = (MACHINE.array(host) for host in hosts)
