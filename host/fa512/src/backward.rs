@@ -59,13 +59,9 @@ pub fn backward_by_sums_workspace_bytes(gradient: &Gradient, gpu: &Gpu) -> Resul
 }
 
 fn workspace_bytes(gradient: &Gradient, gpu: &Gpu, sums: Sums) -> Result<u64, Error> {
-    let make = || plan(gradient, gpu, sums);
     // For a GPU of this machine, the call that follows needs the same plan.
-    let plan = match gpu.ordinal() {
-        Some(_) => recent::backward_plan(gradient, gpu, sums, make)?,
-        None => make()?,
-    };
-    Ok(plan.workspace_bytes())
+    let plan = if gpu.ordinal().is_some() { recent_plan(gradient, gpu, sums) } else { plan(gradient, gpu, sums) };
+    Ok(plan?.workspace_bytes())
 }
 
 /// Computes dQ, dK and dV of `gradient`, asynchronously on `stream`, with the default [`Options`]. O and LSE are those of the forward pass, of
@@ -131,7 +127,10 @@ unsafe fn submit(
     let context = gpu::current_context(driver)?;
     let gpu = Gpu::of_current_context(driver)?;
     stream.check_context(driver, context)?;
-    let plan = recent::backward_plan(gradient, &gpu, sums, || plan(gradient, &gpu, sums))?;
+    let plan = match sums {
+        Sums::Nowhere => without_workspace(gradient, &gpu)?,
+        _ => recent_plan(gradient, &gpu, sums)?,
+    };
     let mut launch = plan.bind(addresses)?;
     let ordinal = gpu.ordinal().ok_or(Error::OtherGpu { planned: None })?;
     if options.checks_pointers() {
@@ -141,6 +140,17 @@ unsafe fn submit(
     // SAFETY: the plan is for the current context's GPU, and the stream was checked to belong to that context; `Embedded::find` compared the
     // kernel's parameter with the argument. The caller vouches for the rest.
     unsafe { submit_backward(driver, kernel, &mut launch, stream) }
+}
+
+/// The plan of a call without a workspace. Where none is of use, it is the plan of a call with one, so that the thread keeps one of the two.
+fn without_workspace(gradient: &Gradient, gpu: &Gpu) -> Result<BackwardPlan, Error> {
+    let plan = recent_plan(gradient, gpu, Sums::WhereFaster)?;
+    if plan.workspace_bytes() == 0 { Ok(plan) } else { recent_plan(gradient, gpu, Sums::Nowhere) }
+}
+
+/// [`plan`] for a GPU of this machine, computed once for a gradient that comes again soon.
+fn recent_plan(gradient: &Gradient, gpu: &Gpu, sums: Sums) -> Result<BackwardPlan, Error> {
+    recent::backward_plan(gradient, gpu, sums, || plan(gradient, gpu, sums))
 }
 
 /// Plans the launch of `gradient`. What the contract refuses because no kernel computes it is an [`Error::Unsupported`].
