@@ -46,6 +46,9 @@ pub struct BackwardArgs {
     pub workspace: SumsArgs,
 }
 
+/// Bytes of a count of [`SumsArgs::counts`].
+pub const COUNT_BYTES: u64 = 4;
+
 /// The workspace in which the items of keys add up dQ, and their order. A tile is one of 64 queries; those of a head follow one another, and the
 /// heads of an entry of the batch, and the entries.
 #[repr(C)]

@@ -6,15 +6,13 @@
 
 use core::num::NonZeroU32;
 
-use super::args::SumsArgs;
+use super::args::{COUNT_BYTES, SumsArgs};
 use super::variants::{PANEL_BYTES, PANEL_COLUMNS, STATISTICS_BYTES, TmaTile};
 use crate::schedule::divisor::Divisor;
 use crate::spec::shape::Shape;
 
 /// Blocks that should have the same head at the same time.
 const BLOCKS_OF_A_HEAD: u32 = 8;
-/// Bytes of a count.
-const COUNT_BYTES: u64 = 4;
 /// Every part of the workspace begins at a multiple of so many bytes.
 const ALIGNMENT: u64 = 16;
 

@@ -8,7 +8,7 @@ use super::items::{self, Item, KeyItem, Step};
 use super::kernel::{K_STEPS, N_TILES, STEP, Sm90Backward};
 use super::memory::{Memory, Square};
 use super::output::head_rows;
-use super::ring::{Place, Places, arrive_elected};
+use super::ring::{Place, Places, arrive_together};
 use super::sums::Sum;
 use crate::device::hidden;
 use crate::device::lane::{Lane, ROWS_PER_LANE};
@@ -89,7 +89,7 @@ impl<K: Sm90Backward> Queries<'_, K> {
         unsafe {
             mbarrier::wait(memory.own_full(own), own.parity);
             if steps.is_empty() {
-                arrive_elected(memory.own_empty(own));
+                arrive_together(memory.own_empty(own), self.lane.index);
             }
             while let Some(step) = steps.next() {
                 // Kept, it would occupy registers beside wide accumulators of the other warpgroups.
@@ -98,9 +98,9 @@ impl<K: Sm90Backward> Queries<'_, K> {
                 unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
                     let mut dq = self.sum(item, step, panel as u32);
                     if panel as u32 + 1 == Rows::<K>::PANELS {
-                        arrive_elected(memory.d_s_empty(self.places.d_s.place()));
+                        arrive_together(memory.d_s_empty(self.places.d_s.place()), self.lane.index);
                         if steps.is_empty() {
-                            arrive_elected(memory.own_empty(own));
+                            arrive_together(memory.own_empty(own), self.lane.index);
                         }
                     }
                     self.put(&mut dq, (number, ends), step, panel as u32);
@@ -135,7 +135,7 @@ impl<K: Sm90Backward> Queries<'_, K> {
                     memory::store_global_16(rows.chunk(row, chunk), value);
                 }
             });
-            arrive_elected(memory.d_s_empty(place));
+            arrive_together(memory.d_s_empty(place), lane.index);
         }
         self.places.next_d_s::<K>();
     }
@@ -177,7 +177,7 @@ impl<K: Sm90Backward> Queries<'_, K> {
                     if K::KEEPS_DQ {
                         // Orders the accesses to the tile before the copy.
                         proxy::fence_async_shared();
-                        arrive_elected(memory.dq_empty(step.dq_tile(args)));
+                        arrive_together(memory.dq_empty(step.dq_tile(args)), self.lane.index);
                     }
                 }
                 (false, true) => self.store_shared(memory.dq(step.dq_tile(args)), dq),
@@ -186,7 +186,7 @@ impl<K: Sm90Backward> Queries<'_, K> {
                     mbarrier::wait(memory.panel_empty(place), place.parity ^ 1);
                     self.store_shared(memory.panel(place), dq);
                     proxy::fence_async_shared();
-                    arrive_elected(memory.panel_full(place));
+                    arrive_together(memory.panel_full(place), self.lane.index);
                     self.places.panel = self.places.panel.next();
                 }
             }

@@ -1,14 +1,14 @@
 //! dK and dV of an item's keys, whose warpgroup has keys as rows and queries as columns: Sᵀ = K·Qᵀ, dPᵀ = V·dOᵀ.
 
 use super::handover;
-use super::items::{KeyItem, Step};
+use super::items::{KeyItem, Step, Steps};
 use super::kernel::{K_STEPS, N_TILES, STEP, Sm90Backward};
 use super::memory::{Memory, STATISTIC_BYTES, Square};
 use super::output::head_rows;
 use super::own::OwnRows;
 use super::ring::{Place, Places, arrive_together};
 use super::staggered::{self, Staggered};
-use super::strip::{Strip, accumulate, pass_over, release};
+use super::strip::{self, Strip, accumulate, pass_over, release};
 use crate::device::backward::bounds;
 use crate::device::backward::output::store;
 use crate::device::backward::rows::probability;
@@ -101,11 +101,7 @@ pub unsafe fn gradients<K: Sm90Backward>(
             if K::KEEPS_OWN_ROWS {
                 arrive_together(memory.own_empty(own), lane.index);
             }
-            if K::STAGGERS {
-                staggered::accumulate(&mut strip, steps, places, memory, turns, lane);
-            } else {
-                accumulate(&mut strip, steps, places, memory, turns, lane);
-            }
+            accumulate(&mut strip, steps, places, memory, turns, lane);
             if !K::KEEPS_OWN_ROWS {
                 arrive_together(memory.own_empty(own), lane.index);
             }
@@ -300,6 +296,26 @@ impl<K: Sm90Backward> Strip<K> for KeyStrip<'_, K> {
         self.dv.pin();
         self.d_s.pin();
         self.dk.pin();
+    }
+
+    #[inline(always)]
+    unsafe fn accumulate_following(
+        &mut self,
+        step: Step,
+        steps: &mut Steps,
+        places: &mut Places,
+        memory: Memory<K>,
+        turns: Turns,
+        lane: Lane,
+    ) -> Option<Step> {
+        // SAFETY: as promised to this function.
+        unsafe {
+            if K::STAGGERS {
+                staggered::accumulate_following(self, step, steps, places, memory, turns, lane)
+            } else {
+                strip::accumulate_following(self, step, steps, places, memory, turns, lane)
+            }
+        }
     }
 }
 

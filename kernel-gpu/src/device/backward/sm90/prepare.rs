@@ -25,10 +25,8 @@ pub unsafe fn statistics<K: Sm90Backward>(args: &BackwardArgs, lane: Lane) {
     const { assert!(!K::SUMS_IN_WORKSPACE || K::TILE.threads() == STEP * SHARING, "some threads for each row") };
     let (problem, sums) = (&args.problem, &args.workspace);
     let tile = thread::block_idx_x();
-    let (head, query_tile) = problem.query_tiles.divide(tile);
-    let (of_keys, member) = problem.group.divide(head);
-    let (batch, kv_head) = args.kv_heads.divide(of_keys);
-    let head = kv_head * problem.group.get().get() + member;
+    let (of_batch, query_tile) = problem.query_tiles.divide(tile);
+    let (batch, head) = problem.heads.divide(of_batch);
     let (row, first_chunk) = (lane.thread / SHARING, lane.thread % SHARING);
     let work = BlockWork { batch, head, query_tile };
     let Some(of_tile) = K::Sequence::tile(problem, work, STEP) else { return };

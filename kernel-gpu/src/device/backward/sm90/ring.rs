@@ -2,7 +2,7 @@
 
 use super::kernel::Sm90Backward;
 use crate::device::hidden;
-use crate::device::ptx::{mbarrier, sync, warpgroup};
+use crate::device::ptx::{mbarrier, sync};
 
 /// A place, and the phase of its mbarriers.
 #[derive(Clone, Copy)]
@@ -116,21 +116,6 @@ pub unsafe fn arrive_together(barrier: u32, lane_index: u32) {
         sync::warp();
         // Recomputed: with a lane known from outside of the surrounding loop, the compiler would duplicate the loop for the arriving lane.
         if hidden::recompute(lane_index) == 0 {
-            mbarrier::arrive(barrier);
-        }
-    }
-}
-
-/// [`arrive_together`] by an elected lane, for which no register has to hold the lane's index.
-///
-/// # Safety
-/// As for [`arrive_together`].
-#[inline(always)]
-pub unsafe fn arrive_elected(barrier: u32) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        sync::warp();
-        if warpgroup::elect() {
             mbarrier::arrive(barrier);
         }
     }

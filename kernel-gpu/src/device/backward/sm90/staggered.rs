@@ -15,7 +15,7 @@ use super::items::{Step, Steps};
 use super::kernel::Sm90Backward;
 use super::memory::Memory;
 use super::ring::{Place, Places};
-use super::strip::{Strip, pass_over, release, wait_for_statistics};
+use super::strip::{Strip, release};
 use crate::device::lane::Lane;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma;
@@ -48,41 +48,12 @@ pub trait Staggered<K: Sm90Backward>: Strip<K> {
     fn pin_dk(&mut self);
 }
 
-/// Accumulates the contributions of `steps`.
-///
-/// Nothing is in flight where paths join: the compiler would move registers there.
+/// [`Strip::accumulate_following`]. Nothing is in flight where paths join: the compiler would move registers there.
 ///
 /// # Safety
-/// Warpgroup together, for the items in order.
+/// As for [`Strip::accumulate_following`].
 #[inline(always)]
-pub unsafe fn accumulate<K: Sm90Backward, S: Staggered<K>>(
-    strip: &mut S,
-    mut steps: Steps,
-    places: &mut Places,
-    memory: Memory<K>,
-    turns: Turns,
-    lane: Lane,
-) {
-    let mut next = steps.next();
-    while let Some(first) = next {
-        // SAFETY: warpgroup together: all conditions are uniform over it.
-        unsafe {
-            if strip.has(first) {
-                next = accumulate_following(strip, first, &mut steps, places, memory, turns, lane);
-            } else {
-                pass_over(places, memory, turns, lane);
-                next = steps.next();
-            }
-        }
-    }
-}
-
-/// Accumulates the contributions of the steps from `step` on that follow one another. Returns the first step behind them.
-///
-/// # Safety
-/// Warpgroup together, for the steps in order.
-#[inline(always)]
-unsafe fn accumulate_following<K: Sm90Backward, S: Staggered<K>>(
+pub unsafe fn accumulate_following<K: Sm90Backward, S: Staggered<K>>(
     strip: &mut S,
     mut step: Step,
     steps: &mut Steps,
@@ -94,16 +65,7 @@ unsafe fn accumulate_following<K: Sm90Backward, S: Staggered<K>>(
     // SAFETY: warpgroup together. Stages are read between the wait for them and their release.
     unsafe {
         let mut stage = places.stage;
-        mbarrier::wait(memory.stage_full(stage), stage.parity);
-        turns.wait();
-        // Now they are where they stay: the compiler would move S away for them.
-        strip.pin_dv();
-        strip.pin_dk();
-        strip.pin_read_scores();
-        wgmma::fence();
-        strip.start_scores(memory, stage);
-        wgmma::commit_group();
-        turns.pass();
+        start_scores(strip, memory, stage, None, turns);
         wgmma::wait_group::<0>();
         strip.pin_scores();
         start_dv(strip, memory, stage, step);
@@ -122,17 +84,7 @@ unsafe fn accumulate_following<K: Sm90Backward, S: Staggered<K>>(
                 }
             };
             (step, stage) = (following, places.stage);
-            mbarrier::wait(memory.stage_full(stage), stage.parity);
-            turns.wait();
-            strip.pin_dv();
-            strip.pin_dk();
-            strip.pin_read_scores();
-            wgmma::fence();
-            strip.start_scores(memory, stage);
-            wgmma::commit_group();
-            strip.start_dk(memory, before.0, before.1);
-            wgmma::commit_group();
-            turns.pass();
+            start_scores(strip, memory, stage, Some(before), turns);
             wgmma::wait_group::<1>();
             strip.pin_scores();
             start_dv(strip, memory, stage, step);
@@ -148,6 +100,37 @@ unsafe fn accumulate_following<K: Sm90Backward, S: Staggered<K>>(
     }
 }
 
+/// Starts S of a stage when it has arrived, and dK of the step before with its stage and dS, if there is one; each a group.
+///
+/// # Safety
+/// As for [`accumulate_following`], with nothing in flight.
+#[inline(always)]
+unsafe fn start_scores<K: Sm90Backward, S: Staggered<K>>(
+    strip: &mut S,
+    memory: Memory<K>,
+    stage: Place,
+    before: Option<(Place, Place)>,
+    turns: Turns,
+) {
+    // SAFETY: as promised to this function.
+    unsafe {
+        mbarrier::wait(memory.stage_full(stage), stage.parity);
+        turns.wait();
+        // Also in the beginning: the compiler would move S away for them.
+        strip.pin_dv();
+        strip.pin_dk();
+        strip.pin_read_scores();
+        wgmma::fence();
+        strip.start_scores(memory, stage);
+        wgmma::commit_group();
+        if let Some((before, d_s)) = before {
+            strip.start_dk(memory, before, d_s);
+            wgmma::commit_group();
+        }
+        turns.pass();
+    }
+}
+
 /// Computes P from S, and starts dP and dV, each a group.
 ///
 /// # Safety
@@ -156,7 +139,6 @@ unsafe fn accumulate_following<K: Sm90Backward, S: Staggered<K>>(
 unsafe fn start_dv<K: Sm90Backward, S: Staggered<K>>(strip: &mut S, memory: Memory<K>, stage: Place, step: Step) {
     // SAFETY: as promised to this function.
     unsafe {
-        wait_for_statistics(memory, stage);
         strip.probabilities(memory, stage, step);
         strip.pack_p();
         strip.pin_dv();

@@ -93,6 +93,27 @@ pub trait Strip<K: Sm90Backward> {
 
     /// Pins the registers of [`Self::start_gradients`].
     fn pin_gradients(&mut self);
+
+    /// Accumulates the contributions of the steps from `step` on that follow one another. Returns the first step behind them.
+    ///
+    /// # Safety
+    /// Warpgroup together, for the steps in order.
+    #[inline(always)]
+    unsafe fn accumulate_following(
+        &mut self,
+        step: Step,
+        steps: &mut Steps,
+        places: &mut Places,
+        memory: Memory<K>,
+        turns: Turns,
+        lane: Lane,
+    ) -> Option<Step>
+    where
+        Self: Sized,
+    {
+        // SAFETY: as promised to this function.
+        unsafe { accumulate_following(self, step, steps, places, memory, turns, lane) }
+    }
 }
 
 /// Accumulates the contributions of `steps`. Where steps overlap, each takes a turn.
@@ -114,22 +135,44 @@ pub unsafe fn accumulate<K: Sm90Backward, S: Strip<K>>(
     while let Some(first) = next {
         // SAFETY: warpgroup together: all conditions are uniform over it.
         unsafe {
-            if !strip.has(first) {
+            if strip.has(first) {
+                next = strip.accumulate_following(first, &mut steps, places, memory, turns, lane);
+            } else {
                 pass_over(places, memory, turns, lane);
                 next = steps.next();
-            } else if K::OVERLAPS_STEPS {
-                next = accumulate_overlapping(strip, first, &mut steps, places, memory, turns, lane);
-            } else {
-                next = accumulate_wide(strip, first, &mut steps, places, memory, turns, lane);
             }
         }
     }
 }
 
-/// Accumulates the contributions of the steps from `step` on that follow one another. Returns the first step behind them.
+/// [`Strip::accumulate_following`] with the products that accumulate gradients in one group.
 ///
 /// # Safety
-/// Warpgroup together, for the steps in order.
+/// As for [`Strip::accumulate_following`].
+#[inline(always)]
+pub unsafe fn accumulate_following<K: Sm90Backward, S: Strip<K>>(
+    strip: &mut S,
+    step: Step,
+    steps: &mut Steps,
+    places: &mut Places,
+    memory: Memory<K>,
+    turns: Turns,
+    lane: Lane,
+) -> Option<Step> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if K::OVERLAPS_STEPS {
+            accumulate_overlapping(strip, step, steps, places, memory, turns, lane)
+        } else {
+            accumulate_wide(strip, step, steps, places, memory, turns, lane)
+        }
+    }
+}
+
+/// [`accumulate_following`], a step's products beside the computation of the next one's P and dS.
+///
+/// # Safety
+/// As for [`accumulate_following`].
 #[inline(always)]
 unsafe fn accumulate_overlapping<K: Sm90Backward, S: Strip<K>>(
     strip: &mut S,
@@ -153,7 +196,7 @@ unsafe fn accumulate_overlapping<K: Sm90Backward, S: Strip<K>>(
         wgmma::commit_group();
         turns.pass();
         // Also of a stage without statistics, so that no thread is a phase ahead.
-        wait_for_statistics(memory, stage);
+        mbarrier::wait(memory.computed(stage), stage.parity);
         strip.load_lse(memory, stage);
         wgmma::wait_group::<0>();
         strip.pin_scores();
@@ -182,7 +225,7 @@ unsafe fn accumulate_overlapping<K: Sm90Backward, S: Strip<K>>(
             strip.start_gradients(memory, before);
             wgmma::commit_group();
             turns.pass();
-            wait_for_statistics(memory, stage);
+            mbarrier::wait(memory.computed(stage), stage.parity);
             strip.load_lse(memory, stage);
             wgmma::wait_group::<1>();
             strip.pin_scores();
@@ -207,10 +250,10 @@ unsafe fn accumulate_overlapping<K: Sm90Backward, S: Strip<K>>(
     }
 }
 
-/// [`accumulate_overlapping`] with few registers.
+/// [`accumulate_following`] with few registers.
 ///
 /// # Safety
-/// As for [`accumulate_overlapping`].
+/// As for [`accumulate_following`].
 #[inline(always)]
 unsafe fn accumulate_wide<K: Sm90Backward, S: Strip<K>>(
     strip: &mut S,
@@ -240,7 +283,7 @@ unsafe fn accumulate_wide<K: Sm90Backward, S: Strip<K>>(
             wgmma::fence();
             strip.start_d_p(memory, stage);
             wgmma::commit_group();
-            wait_for_statistics(memory, stage);
+            mbarrier::wait(memory.computed(stage), stage.parity);
             strip.probabilities(memory, stage, step);
             wgmma::wait_group::<0>();
             strip.pin_d_p();
@@ -291,25 +334,15 @@ pub unsafe fn pass_over<K: Sm90Backward>(places: &mut Places, memory: Memory<K>,
     // SAFETY: initialised mbarriers.
     unsafe {
         mbarrier::wait(memory.stage_full(places.stage), places.stage.parity);
-        wait_for_statistics(memory, places.stage);
+        if !K::SUMS_IN_WORKSPACE {
+            mbarrier::wait(memory.computed(places.stage), places.stage.parity);
+        }
         turns.wait();
         turns.pass();
         handover::hand_over(memory, places.d_s.place(), &[[0; 4]; K_STEPS], lane);
         release(memory, places.stage, lane.index);
     }
     places.next_step::<K>();
-}
-
-/// Waits for the statistics of an arrived stage. Those of a workspace arrived with it.
-///
-/// # Safety
-/// An initialised mbarrier.
-#[inline(always)]
-pub unsafe fn wait_for_statistics<K: Sm90Backward>(memory: Memory<K>, stage: Place) {
-    if !K::SUMS_IN_WORKSPACE {
-        // SAFETY: the caller's promise.
-        unsafe { mbarrier::wait(memory.computed(stage), stage.parity) };
-    }
 }
 
 /// Releases a stage for the warp, which does not read it again.

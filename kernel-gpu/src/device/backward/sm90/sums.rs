@@ -12,11 +12,8 @@ use super::ring::{Place, Places};
 use crate::device::ptx::{bulk_copy, global, mbarrier, proxy};
 use crate::device::tma::rows::Rows;
 use crate::device::unrolled;
-use contract::backward::args::BackwardArgs;
+use contract::backward::args::{BackwardArgs, COUNT_BYTES};
 use contract::backward::variants::PANEL_BYTES;
-
-/// Bytes of a count.
-const COUNT_BYTES: u64 = 4;
 
 /// The sum of a tile.
 #[derive(Clone, Copy)]
