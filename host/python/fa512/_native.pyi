@@ -221,7 +221,7 @@ def attention_padded(
     stream: Any = None,
 ) -> Union[_Array, tuple[_Array, _Array]]: ...
 def implement_aten(
-    key: str, state: Optional[Callable[[int], Any]] = None, functions: Optional[dict[str, int]] = None
+    key: str, own: Optional[dict[str, Any]] = None, functions: Optional[dict[str, int]] = None
 ) -> bool: ...
 def warm_up(
     batch: int,

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import functools
 import json
 import pathlib
 import statistics
@@ -14,6 +15,7 @@ import warnings
 import torch
 
 import fa512._native
+from fa512.torch import _recorded
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "with_torch"))
 
@@ -130,15 +132,33 @@ def require_close_lse(found, expected, what, dtype):
 
 @contextlib.contextmanager
 def own_backwards():
-    """A list that gets the name of each of fa512's own backwards that is called meanwhile."""
-    called = []
+    """A list that gets the name of each of fa512's own backwards that is called meanwhile, by nodes of gradients recorded meanwhile or not."""
+    called, by_nodes = [], []
+    computed = _recorded._computed
 
-    def noted(name, native):
-        return unittest.mock.patch.object(fa512._native, name, lambda *tensors, **options: called.append(name) or native(*tensors, **options))
+    def native(name, function, *tensors, **options):
+        # The kernel of a node may call Python's.
+        by_nodes.pop() if by_nodes else called.append(name)
+        return function(*tensors, **options)
+
+    def begin(name):
+        called.append(name)
+        by_nodes.append(name)
+
+    def noted(results):
+        out, lse = computed(results)
+        states = [getattr(out.grad_fn, f"_saved_{name}", None) for name in ("rng_state", "philox_seed")]
+        if any(state is not None and state.is_sparse for state in states):
+            name = "attention_varlen_backward" if out.dim() == 3 else "attention_backward"
+            out.grad_fn.register_prehook(lambda *_: begin(name))
+            out.grad_fn.register_hook(lambda *_: by_nodes.clear())
+        return out, lse
 
     with contextlib.ExitStack() as patches:
+        patches.enter_context(unittest.mock.patch.object(_recorded, "_computed", noted))
         for name in ("attention_backward", "attention_varlen_backward", "attention_padded_backward"):
-            patches.enter_context(noted(name, getattr(fa512._native, name)))
+            counting = functools.partial(native, name, getattr(fa512._native, name))
+            patches.enter_context(unittest.mock.patch.object(fa512._native, name, counting))
         yield called
 
 

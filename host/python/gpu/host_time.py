@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 import fa512
 import fa512.torch
 from common import device, host_microseconds, inputs, own_backwards, reference, require, require_close, run_of, synchronize
-from fa512.torch import _batched, _direct, _own_backward, _recorded
+from fa512.torch import _batched, _direct, _recorded
 
 BACKENDS = {"SDPA": None, "SDPA, flash": SDPBackend.FLASH_ATTENTION, "SDPA, cuDNN": SDPBackend.CUDNN_ATTENTION}
 SHAPES = {"1,1,64": (1, 1, 64, 64), "4,8,128": (4, 8, 128, 64)}
@@ -212,18 +212,16 @@ def backwards(run):
         leaves = inputs((batch, sequence, heads, 64), device(run.dry), dtype=torch.bfloat16, requires_grad=True)
         call = with_backward(lambda: fa512.torch.attention(*(tensor.transpose(1, 2) for tensor in leaves)), leaves)
         found[f"{batch},{heads},{sequence}"] = row = {"scores": batch * heads * sequence**2}
-        # Elements of a head and head size up to which it is fa512's own, and scores from which on it is cuDNN's.
-        choices = {"fa512": (1 << 62, 128, 0), "cuDNN": (0, 128, 0), "FlashAttention-2": (0, 0, 1 << 62)}
+        # Elements of a head up to which it is fa512's own.
+        choices = {"fa512": 1 << 62, "cuDNN": 0}
 
         @contextlib.contextmanager
         def by(name):
-            elements, width, scores = choices[name]
-            with unittest.mock.patch.multiple(_recorded, _ELEMENTS_FOR_OWN=elements, _SCORES_FOR_CUDNN=scores):
-                with unittest.mock.patch.object(_own_backward, "FASTER_HEAD_DIM", width), own_backwards() as called:
+            with unittest.mock.patch.multiple(_recorded, _ELEMENTS_FOR_OWN=choices[name], _SCORES_FOR_CUDNN=0):
+                with own_backwards() as called:
                     call()
                 require(run.dry or len(called) == (name == "fa512"), f"{called}: the backward is not {name}'s")
-                with unittest.mock.patch.object(_own_backward, "FASTER_HEAD_DIM", width):
-                    yield
+                yield
 
         host = {name: [] for name in choices}
         for _ in range(1 if run.dry else 15):

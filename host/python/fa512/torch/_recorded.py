@@ -4,8 +4,8 @@ PyTorch's attentions have nodes of autograd in C++. A call here names the dispat
 kernel records the node, then one that no tensor of these operators has, where our kernel is registered. Calls of others do not pass there.
 All that PyTorch does with its own nodes (hooks, checkpoints, anomaly mode, errors of second derivatives) works.
 
-A node gives its backward operator the random state that our kernel returned, and the state leads the operator to fa512's own backward.
-cuDNN's node leads to cuDNN's.
+A node gives its backward operator the random state that our kernel returned. A state for fa512's own backward is a sparse tensor, which
+leads the operator to a dispatch key where PyTorch has no kernel, and ours is registered. cuDNN's node leads to cuDNN's.
 """
 
 from __future__ import annotations
@@ -17,52 +17,26 @@ from torch import Tensor
 
 from .. import _native
 from ._library import BOTTOM_RIGHT
-from ._own_backward import is_faster, of_batch, of_packed
+from ._own_backward import FASTER_HEAD_DIM, is_faster, of_batch, of_packed
 
-_random: dict[torch.device, Tensor] = {}
+_random: dict[tuple[torch.device, bool], Tensor] = {}
 _numbers: dict[torch.device, Tensor] = {}
 
 
-class _State(Tensor):
-    """A random state, with which PyTorch's backward operators compute by fa512's own backward where that is faster."""
-
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
-
-    @classmethod
-    def __torch_dispatch__(cls, operator: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
-        backward = _BACKWARDS.get(operator)
-        if backward is not None and is_faster(arguments[1]):
-            return backward(*arguments, **options or {})
-        if operator is torch.ops.aten.copy_.default and type(arguments[0]) is not cls:
-            # PyTorch's backward is not deterministic, and leaves gradients of rows that belong to no sequence as they were.
-            found = "a hook copies the random state of a gradient into a tensor, which does not lead to fa512's backward"
-            raise NotImplementedError(f"fa512: {found}; copy it by clone or to")
-        with torch._C._DisableTorchDispatch():
-            result = operator(*arguments, **options or {})
-        return _leading(result) if type(result) is Tensor else result
-
-    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
-        return f"<random state on {self.device} that leads to fa512's backward>"
-
-
-def _leading(state: Tensor) -> Tensor:
-    """The same memory as a state that leads to fa512's backward, if there are such."""
-    return Tensor._make_subclass(_State, state) if IS_OWN else state
-
-
-def _state(device: torch.device) -> Tensor:
-    """A random state on this device. Without dropout, the backward takes one and does not read it."""
-    found = _random.get(device)
+def _state(device: torch.device, is_own: bool) -> Tensor:
+    """A random state on this device, for fa512's own backward or PyTorch's. Without dropout, the backward takes one and does not read it."""
+    found = _random.get((device, is_own))
     if found is None:
+        layout = torch.sparse_coo if is_own else torch.strided
         # No gradient may keep what was made in inference mode.
         with torch.inference_mode(False):
-            found = _random[device] = _leading(torch.zeros(2, dtype=torch.uint64, device=device))
+            found = _random[device, is_own] = torch.zeros(2, dtype=torch.uint64, layout=layout, device=device)
     return found
 
 
-def _handle(gpu: int) -> Any:
-    """The same for kernels in C: a handle, which they own."""
-    return torch._C._aoti.unsafe_alloc_void_ptr_from_tensor(_state(torch.device("cuda", gpu)))  # type: ignore[attr-defined]
+def _make_state(gpu: int) -> Any:
+    """A state for kernels in C: a handle, which they own."""
+    return _handle(_state(torch.device("cuda", gpu), True))
 
 
 def _number(device: torch.device) -> Tensor:
@@ -101,7 +75,7 @@ def _of_sdpa(
     batch, heads, queries, _ = query.shape
     lse = _new_lse(query, batch, heads, queries)
     out, _ = _call(_native.attention, query, key, value, causal=is_causal, scale=scale, lse=lse)
-    state = _state(query.device)
+    state = _state(query.device, _is_own(query))
     return out, lse, None, None, queries, key.shape[2], state, state, None
 
 
@@ -146,7 +120,7 @@ def _of_flash(
     else:
         packed = {"max_seqlen": max_q, "cu_seqlens_k": None if cum_seq_k is cum_seq_q else cum_seq_k, "return_lse": True}
         out, lse = _call(_native.attention_varlen, query, key, value, cum_seq_q, **packed, **options)
-    state = _state(query.device)
+    state = _state(query.device, _is_own(query))
     return out, lse, state, state, None
 
 
@@ -166,6 +140,7 @@ def _of_sdpa_backward(
     *states: Tensor,
     scale: Optional[float] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    _refuse_dropout(dropout_p)
     return of_batch(grad, query, key, value, out, lse, causal=is_causal, scale=scale, align=BOTTOM_RIGHT)
 
 
@@ -187,11 +162,26 @@ def _of_flash_backward(
     window_size_left: Optional[int] = None,
     window_size_right: Optional[int] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    _refuse_dropout(dropout_p)
     options = {"causal": is_causal, "scale": scale, "window": (window_size_left, window_size_right), "align": BOTTOM_RIGHT}
     if cum_seq_q is None:
         return of_batch(grad, query, key, value, out, lse, layout="bshd", **options)
     packed = {"max_seqlen": max_q, "cu_seqlens_k": None if cum_seq_k is cum_seq_q else cum_seq_k}
     return of_packed(grad, query, key, value, out, lse, cum_seq_q, **packed, **options)
+
+
+def _refuse_dropout(probability: float) -> None:
+    if probability != 0.0:
+        raise ValueError(f"fa512: dropout is {probability}, and the forward pass had none")
+
+
+def _by_python(name: str, handles: list[Any], numbers: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Handles of what a backward computes, from a kernel in C that refuses the call: of grad, Q, K, V, O, LSE and lengths, if there are."""
+    tensors = _tensors(handles)
+    longest, is_causal, scale, window, has_dropout = numbers
+    options = dict(zip(_WINDOW, window)) if name == "_flash_attention_backward" else {}
+    lengths = (*(tensors[6:] or (None, None)), longest, longest)
+    return tuple(map(_handle, _OWN[name](*tensors[:6], *lengths, float(has_dropout), is_causal, scale=scale, **options)))
 
 
 _KERNELS = {
@@ -222,24 +212,27 @@ def _has(name: str, signature: tuple[tuple[str, ...], int]) -> bool:
     return (tuple(argument.name for argument in schema.arguments), len(schema.returns)) == signature
 
 
-def _register() -> tuple[Any, Any]:
-    """The dispatch keys of a call, and the library that must live as long as kernels in Python."""
-    own, library = "CustomRNGKeyId", None
+def _register() -> tuple[Any, list[Any]]:
+    """The dispatch keys of a call, and the libraries that must live as long as kernels in Python."""
+    key, key_of_own = "CustomRNGKeyId", "SparseCUDA"
+    own = {"key": key_of_own, "head_dim": FASTER_HEAD_DIM, "make_state": _make_state, "backward": _by_python}
+    libraries = []
     # In C if PyTorch has what they need: arguments and results of kernels in Python take the host longer than all else of a call.
-    if not _native.implement_aten(own, _handle if IS_OWN else None):
-        library = torch.library.Library("aten", "IMPL")
-        for name, kernel in _KERNELS.items():
-            library.impl(name, kernel, own)
-    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCUDA).add(torch._C._dispatch_key_parse(own))
-    return keys, library
+    if not _native.implement_aten(key, own if IS_OWN else None):
+        for at, kernels in ((key, _KERNELS), (key_of_own, _OWN if IS_OWN else {})):
+            libraries.append(torch.library.Library("aten", "IMPL"))
+            for name, kernel in kernels.items():
+                libraries[-1].impl(name, kernel, at)
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCUDA).add(torch._C._dispatch_key_parse(key))
+    return keys, libraries
 
 
 try:
     IS_OWN = all(map(_has, _OWN, (_SDPA_BACKWARD, _FLASH_BACKWARD)))
     """Whether this PyTorch's nodes can lead to fa512's own backward; otherwise they lead to PyTorch's."""
-    _BACKWARDS = {getattr(torch.ops.aten, name).default: backward for name, backward in _OWN.items()}
     _hooks_of_saved_tensors = torch._C._autograd._top_saved_tensors_default_hooks  # type: ignore[attr-defined]
-    _ = torch._C._DisableTorchDispatch, torch._C._aoti.unsafe_alloc_void_ptr_from_tensor  # type: ignore[attr-defined]
+    _handle = torch._C._aoti.unsafe_alloc_void_ptr_from_tensor  # type: ignore[attr-defined]
+    _tensors = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs  # type: ignore[attr-defined]
 except AttributeError:
     IS_OWN = False
 
@@ -247,7 +240,7 @@ try:
     IS_POSSIBLE = all(map(_has, _KERNELS, (_SDPA, _FLASH, _CUDNN)))
     """Whether this PyTorch can record so; otherwise a function in Python records."""
     if IS_POSSIBLE:
-        _KEYS, _LIBRARY = _register()
+        _KEYS, _LIBRARIES = _register()
         _sdpa = torch.ops.aten._scaled_dot_product_flash_attention.default._handle.redispatch_boxed
         _flash = torch.ops.aten._flash_attention_forward.default._handle.redispatch_boxed
         _cudnn = torch.ops.aten._scaled_dot_product_cudnn_attention.default._handle.redispatch_boxed

@@ -7,8 +7,8 @@ FOLDER has its tests/test_flash_attn.py, and flash_attn/bert_padding.py in a fol
 process draws a test and its parameters at random: head sizes up to 256, without dropout and paging. RECORDS/flash_attention.json counts
 for each test what passed, what fa512 refused, by reason, and what failed, with its parameters.
 
-A test whose gradient fa512 refuses is run again without it: what the test requires of O must hold. `--lenient` leaves out
-`return_attn_probs` and `deterministic`. `--dry-run` runs small sets on the CPU, with PyTorch's arithmetic in place of the kernels.
+`--lenient` leaves out `return_attn_probs` and `deterministic`. `--dry-run` runs small sets on the CPU, with PyTorch's arithmetic in place
+of the kernels.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import traceback
 import types
 import unittest.mock
 
-from counts import NO_GRADIENT, reason_of, run, take_gpu, with_gradient_of_nan
+from counts import reason_of, run, take_gpu
 
 MAXIMUM_HEAD_DIM = 256
 # Of a parameter's values, those that are drawn.
@@ -40,7 +40,6 @@ LEFT_OUT = re.compile("kvcache|paged|generator")
 REPEATED = re.compile("race_condition|deterministic")
 # Tests with most parameters, which are drawn more often.
 OFTEN = re.compile("test_flash_attn(_varlen)?_(output|qkvpacked|causal)|test_flash_attn_splitkv")
-OF_GRADIENTS = re.compile(r"\bd(q|k|v|kv|qkv)\b")
 FUNCTIONS = [f"flash_attn_{kind}func" for kind in ("", "qkvpacked_", "kvpacked_", "varlen_", "varlen_qkvpacked_", "varlen_kvpacked_")]
 
 
@@ -53,7 +52,6 @@ class Peer:
 
     def __init__(self, folder, lenient):
         self.lenient = lenient
-        self.without_gradient = False
         self.module = self._load(pathlib.Path(folder))
 
     def _load(self, folder):
@@ -79,24 +77,14 @@ class Peer:
         return module
 
     def _wrapped(self, function):
-        import torch
-
         def call(*arguments, **options):
             wants_both = self.lenient and options.pop("return_attn_probs", False)
             if self.lenient:
                 options.pop("deterministic", None)
             try:
-                if not self.without_gradient:
-                    result = function(*arguments, **options)
-                else:
-                    with torch.no_grad():
-                        result = function(*arguments, **options)
+                result = function(*arguments, **options)
             except (ValueError, TypeError, NotImplementedError) as error:
                 raise Refused(reason_of(error)) from error
-            if self.without_gradient:
-                out, *others = result if isinstance(result, tuple) else (result,)
-                out = with_gradient_of_nan(out, arguments)
-                result = (out, *others) if others else out
             return (result, None, None) if wants_both else result
 
         return call
@@ -127,24 +115,11 @@ class Peer:
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()
             return "out of memory", ""
-        except AssertionError as error:
-            if self.without_gradient and OF_GRADIENTS.search(traceback.extract_tb(error.__traceback__)[-1].line or ""):
-                return "passed", "all but gradients"
+        except AssertionError:
             return "failed", traceback.format_exc()[-2000:]
         except Exception:
             return "error", traceback.format_exc()[-4000:]
         return "passed", ""
-
-    def run(self, name, parameters):
-        found, why = self.outcome(name, parameters)
-        if found != "refused" or not NO_GRADIENT.search(why):
-            return found, why
-        self.without_gradient = True
-        try:
-            again, why_again = self.outcome(name, parameters)
-        finally:
-            self.without_gradient = False
-        return (found, why) if again in ("passed", "refused", "out of memory") else (again, f"without a gradient: {why_again}")
 
 
 def values_of(mark, drawn):
@@ -189,7 +164,7 @@ def work(options, number, results):
         left -= 1
         name, parameters, _ = draw.choices(tests, [weight for *_, weight in tests])[0]
         one = {key: value for values in parameters for key, value in draw.choice(values).items()}
-        found, why = peer.run(name, one)
+        found, why = peer.outcome(name, one)
         results.put((name, {key: str(value) for key, value in one.items()}, found, why))
         if "CUDA error" in why:
             # Nothing can be computed in this process any more.

@@ -116,6 +116,8 @@ with warnings.catch_warnings():
     for _name, _kernel in _recorded._KERNELS.items():
         _library.impl(_name, _kernel, "CustomRNGKeyId", allow_override=True)
     _library.impl("_flash_attention_backward", _flash_backward, "CPU", allow_override=True)
+for _name, _kernel in _recorded._OWN.items():
+    _library.impl(_name, _kernel, "SparseCPU")
 _library.impl("_scaled_dot_product_flash_attention_backward", _sdpa_backward, "CPU")
 
 

@@ -5,6 +5,9 @@ counts as GPU 0.
 """
 
 import ctypes
+import functools
+import gc
+import itertools
 import mmap
 import os
 import pathlib
@@ -115,11 +118,21 @@ FUNCTIONS = {
 ANSWERS = []
 
 
-def _state(gpu):
+# Calls of a backward that the kernels refuse: name, number of tensors, and what is answered.
+REFUSED = []
+
+
+def _make_state(gpu):
     return ANSWERS.pop(0)(gpu)
 
 
-assert _native.implement_aten(KEY, _state, FUNCTIONS)
+def _by_python(name, handles, numbers):
+    REFUSED.append((name, len(handles), numbers))
+    return _recorded._by_python(name, handles, numbers)
+
+
+OWN = {"key": "SparseCPU", "head_dim": 128, "make_state": _make_state, "backward": _by_python}
+assert _native.implement_aten(KEY, OWN, FUNCTIONS)
 assert _native.implement_aten(KEY), "it stays as it is"
 
 # What follows registers no other kernels, as `implement_aten` has.
@@ -149,13 +162,13 @@ def problem(dtype=torch.float16, shape=(2, 4, 70, 64), keys=70, kv_heads=4):
 
 # The first calls make the random states, which stay. Where that fails, nothing is computed.
 CPU = torch.device("cpu")
-ANSWERS += [lambda gpu: 1 // gpu, lambda gpu: None, lambda gpu: torch._C._aoti.unsafe_alloc_void_ptr_from_tensor(_recorded._state(CPU))]
+ANSWERS += [lambda gpu: 1 // gpu, lambda gpu: None, lambda gpu: _recorded._handle(_recorded._state(CPU, True))]
 for _ in range(2):
     assert SDPA(ALONE, *map(MEMORY.tensor, problem()))[0] is None and MEMORY.alive == 0
 for _function, _options in ((SDPA, ()), (CUDNN, (None, True))):
     _function(ALONE, *map(MEMORY.tensor, problem()), *_options)
 assert not ANSWERS
-STATE = _recorded._random[CPU]
+STATE = _recorded._random[CPU, True]
 MEMORY.wait()
 FLOOR = MEMORY.used
 
@@ -169,6 +182,7 @@ LAYOUTS = {
 class Kernels(unittest.TestCase):
     def setUp(self):
         MEMORY.used, MEMORY.allows = FLOOR, 1 << 60
+        REFUSED.clear()
         self.addCleanup(lambda: self.assertEqual(MEMORY.alive, 1, "cuDNN's state alone stays"))
 
     def compare(self, found, expected, name):
@@ -340,19 +354,84 @@ class Kernels(unittest.TestCase):
         with self.assertRaises(ValueError):
             _recorded.attention(tensors[0].float(), *tensors[1:], True, None)
 
-    def test_its_gradient_is_of_our_own_backward(self):
+    def gradients(self, out, tensors, grad):
+        MEMORY.wait()
+        found = torch.autograd.grad(out, tensors, grad)
+        MEMORY.wait()
+        return found
+
+    def compare_gradients(self, found, expected, name):
+        for gradient, right in zip(found, expected, strict=True):
+            bound = 4 * BOUNDS[gradient.dtype]
+            message = functools.partial("{}: {}".format, name)
+            torch.testing.assert_close(gradient.double(), right.double(), atol=bound, rtol=bound, msg=message)
+
+    def test_gradients(self):
+        for (name, layout), dtype, is_causal, kv_heads in itertools.product(LAYOUTS.items(), BOUNDS, (False, True), (1, 2)):
+            MEMORY.used = FLOOR
+            tensors = [MEMORY.tensor(layout(tensor)).requires_grad_() for tensor in problem(dtype, (2, 2, 70, 64), 70, kv_heads)]
+            out, _ = _recorded.attention(*tensors, is_causal, 0.2)
+            grad = MEMORY.tensor(layout(random(*out.shape, dtype=dtype, seed=9)))
+            found = self.gradients(out, tensors, grad)
+            plain = [tensor.detach() for tensor in tensors]
+            expected = cpu.own_gradients(grad, *plain, is_causal, 0.2, None, None, "bottom-right", None)
+            self.compare_gradients(found, expected, (name, dtype, is_causal, kv_heads))
+            for gradient, tensor in zip(found, tensors):
+                self.assertEqual(gradient.stride(), torch.empty_like(tensor).stride(), name)
+        self.assertEqual(REFUSED, [])
+
+    def test_gradients_of_windows_and_packed_sequences(self):
+        tensors = [MEMORY.tensor(tensor).requires_grad_() for tensor in problem(shape=(1, 2, 70, 40), kv_heads=2)]
+        grad = MEMORY.tensor(random(1, 70, 2, 40, seed=9))
+        out, _ = _recorded.attention_bshd(*swapped(*tensors), False, None, 9, 5)
+        plain = [tensor.detach() for tensor in tensors]
+        expected = cpu.own_gradients(grad.transpose(1, 2), *plain, False, None, 9, 5, "bottom-right", None)
+        self.compare_gradients(self.gradients(out, tensors, grad), expected, "window")
+        bounds = MEMORY.tensor(torch.tensor([0, 40, 41, 60], dtype=torch.int32))
+        rows = [MEMORY.tensor(random(70, 2, 40, seed=seed)).requires_grad_() for seed in range(3)]
+        out, _ = _recorded.attention_varlen(*rows, bounds, bounds, 40, True, None, None, None)
+        grad = MEMORY.tensor(random(70, 2, 40, seed=9))
+        found = self.gradients(out, rows, grad)
+        for begin, end in ((0, 40), (40, 41), (41, 60)):
+            parts = [tensor.detach()[begin:end].transpose(0, 1)[None] for tensor in (grad, *rows)]
+            expected = cpu.own_gradients(*parts, True, None, None, None, "bottom-right", None)
+            of_rows = [gradient[begin:end].transpose(0, 1)[None] for gradient in found]
+            self.compare_gradients(of_rows, expected, (begin, end))
+        self.assertFalse(any(gradient[60:].any() for gradient in found))
+        self.assertEqual(REFUSED, [])
+
+    def test_a_gradient_that_a_kernel_refuses_is_computed_by_python(self):
         tensors = [MEMORY.tensor(tensor).requires_grad_() for tensor in problem()]
+        out, _ = _recorded.attention(*tensors, True, None)
+        plain = [tensor.detach() for tensor in tensors]
+        expected = cpu.own_gradients(torch.ones_like(out), *plain, True, None, None, None, "bottom-right", None)
         with unittest.mock.patch.object(_native, "attention_backward", cpu.native_backward):
-            for causal in (False, True):
-                out, _ = _recorded.attention(*tensors, causal, None)
-                MEMORY.wait()
-                found = torch.autograd.grad(out, tensors, torch.ones_like(out))
-                for pair in zip(found, cpu.own_gradients(torch.ones_like(out), *tensors, causal, None, None, None, "top-left", None)):
-                    torch.testing.assert_close(*pair)
+            # As that of a sum: all elements have one address.
+            found = self.gradients(out, tensors, torch.ones((), dtype=out.dtype).expand(out.shape))
+        self.compare_gradients(found, expected, "expanded")
+        self.assertEqual(REFUSED, [("_scaled_dot_product_flash_attention_backward", 6, (0, True, None, [None, None], False))])
+
+    def test_errors_of_a_backward_are_raised(self):
+        tensors = [MEMORY.tensor(tensor).requires_grad_() for tensor in problem()]
+        out, _ = _recorded.attention(*tensors, False, None)
+        MEMORY.wait()
+        with unittest.mock.patch.object(_native, "attention_backward", side_effect=RuntimeError("the driver says no")):
+            with self.assertRaisesRegex(RuntimeError, "RuntimeError: the driver says no"):
+                torch.autograd.grad(out, tensors, torch.ones((), dtype=out.dtype).expand(out.shape))
+        operator, (q, k, v) = torch.ops.aten._scaled_dot_product_flash_attention_backward, (tensor.detach() for tensor in tensors)
+        lengths = (torch.zeros(0), torch.zeros(0), 70, 70)
+        with self.assertRaisesRegex(RuntimeError, "ValueError: fa512: dropout"):
+            operator(q, q, k, v, q, q, *lengths, 0.5, False, STATE, STATE)
+        with self.assertRaisesRegex(RuntimeError, "Error: "):
+            operator(q, q, k, v, q, q, *lengths, 0.0, False, STATE, STATE)
+        self.assertEqual(len(REFUSED), 3)
+        # A mock keeps its arguments, and has circles.
+        gc.collect()
 
     def test_nothing_is_left_behind(self):
         q, k, v = map(MEMORY.tensor, problem(shape=(1, 1, 8, 8), keys=8, kv_heads=1))
         of_flash = swapped(q, k, v)
+        tensors = [MEMORY.tensor(tensor).requires_grad_() for tensor in (q, k, v)]
         begin = MEMORY.used
         wide = [torch.ones(1, 1, 8, 264, dtype=torch.float16) for _ in range(3)]
         lengths = torch.tensor([0, 8], dtype=torch.int32)
@@ -362,6 +441,7 @@ class Kernels(unittest.TestCase):
             SDPA(ALONE, q, k, v, 0.0, True, scale=0.5)
             FLASH(ALONE, *of_flash, None, None, 8, 8, 0.0, True, False, scale=0.5, window_size_left=2, window_size_right=3)
             CUDNN(ALONE, q, k, v, None, True, 0.0, True, scale=0.5)
+            torch.autograd.grad(_recorded.attention(*tensors, True, 0.5)[0], tensors, q)
             MEMORY.wait()
 
         def refused():
@@ -370,7 +450,7 @@ class Kernels(unittest.TestCase):
             CUDNN(ALONE, *wide, lengths, True, scale=0.5)
             FLASH(ALONE, *wide, *lent, scale=0.5, window_size_left=2, window_size_right=3, seqused_k=lengths, alibi_slopes=lengths)
 
-        inputs = (q, k, v, *of_flash, *wide, lengths, STATE)
+        inputs = (q, k, v, *of_flash, *wide, *tensors, lengths, STATE)
         counts = [tensor._use_count() for tensor in inputs]
         accepted()
         alive = MEMORY.alive

@@ -1,0 +1,198 @@
+//! The kernels of backwards, which a random state leads to.
+//!
+//! What is not supported here is computed by Python, or refused with its reason.
+
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+
+use attention::{Addresses, Alignment, BackwardAddresses, Gradient, GradientViews};
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use super::call::Call;
+use super::tensor::{Order, Read, Tensor};
+use super::{Torch, torch};
+use crate::output::dense_strides;
+
+/// A call of a backward.
+struct Backward {
+    /// The operator.
+    name: &'static str,
+    /// The arguments of the forward pass.
+    call: Call,
+    d_o: Tensor,
+    o: Tensor,
+    lse: Tensor,
+}
+
+/// dQ, dK and dV.
+type Gradients = [Tensor; 3];
+
+impl Torch {
+    /// Computes the gradients here or, if they are refused, in Python; the error of the latter. PyTorch calls without the GIL: the driver
+    /// may wait for room in the stream's queue, or compile a kernel.
+    fn backward(&'static self, backward: &Backward) -> Result<Gradients, String> {
+        let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt_backward(backward)));
+        match attempt.ok().flatten() {
+            Some(gradients) => Ok(gradients),
+            None => self.backward_in_python(backward),
+        }
+    }
+
+    fn attempt_backward(&'static self, Backward { call, d_o, o, lse, .. }: &Backward) -> Option<Gradients> {
+        let asked = self.asked(call)?;
+        let (order, q) = (call.order, &asked.q);
+        let (d_o, o, lse) = (d_o.read()?, o.read()?, lse.read()?);
+        let is_like_q = |one: &Read| (one.dtype, one.gpu, one.rank, one.sizes) == (q.dtype, q.gpu, q.rank, q.sizes);
+        if !is_like_q(&d_o) || !is_like_q(&o) || !self.is_lse(&lse, order, asked.of_q, q.gpu) {
+            return None;
+        }
+        let gradients = [self.new_gradient(q)?, self.new_gradient(&asked.k)?, self.new_gradient(&asked.v)?];
+        let [dq, dk, dv] = [gradients[0].read()?, gradients[1].read()?, gradients[2].read()?];
+        let addresses = Addresses::new(q.address, asked.k.address, asked.v.address, o.address);
+        let addresses = Addresses { lse: Some(lse.address), ..addresses };
+        let (problem, forward) = self.with_lengths(call, asked.problem(order, &o)?, addresses, q.gpu)?;
+        let views =
+            GradientViews { d_o: order.view(&d_o)?, dq: order.view(&dq)?, dk: order.view(&dk)?, dv: order.view(&dv)? };
+        let gradient = Gradient::with(problem, views).ok()?;
+        let [d_o, dq, dk, dv] = [d_o, dq, dk, dv].map(|tensor| tensor.address);
+        let mut addresses = BackwardAddresses { forward, d_o, dq, dk, dv };
+        self.on_stream(q.gpu, |stream, options, gpu| {
+            // Freed when the launch is queued: PyTorch gives the memory to later work on the same stream.
+            let workspace = match attention::backward_workspace_bytes(&gradient, gpu).ok()? {
+                0 => None,
+                bytes => Some(self.empty(&[i64::try_from(bytes).ok()?], &[1], self.uint8(), q.gpu)?),
+            };
+            if let Some(workspace) = &workspace {
+                addresses.forward.workspace = Some(workspace.read()?.address);
+            }
+            // SAFETY: as `on_stream` says.
+            unsafe { attention::backward_with(&gradient, addresses, stream, options) }.ok()
+        })?;
+        Some(gradients)
+    }
+
+    /// Whether this is LSE of a Q of these sizes, without gaps.
+    fn is_lse(&self, lse: &Read, order: Order, [batch, heads, rows, _]: [i64; 4], gpu: i32) -> bool {
+        let (rank, sizes, strides) = match order {
+            Order::Packed => (2, [heads, rows, 0, 0], [rows, 1, 0, 0]),
+            Order::Bhsd | Order::Bshd => (3, [batch, heads, rows, 0], [heads * rows, rows, 1, 0]),
+        };
+        let has_no_gaps = (0..rank).all(|place| sizes[place] == 1 || lse.strides[place] == strides[place]);
+        (lse.rank, lse.sizes, lse.dtype, lse.gpu) == (rank, sizes, self.float32(), gpu) && has_no_gaps
+    }
+
+    /// A tensor for the gradient of `tensor`, without gaps, in the same order.
+    fn new_gradient(&'static self, tensor: &Read) -> Option<Tensor> {
+        let Read { rank, sizes, strides, dtype, gpu, .. } = tensor;
+        let strides = match rank {
+            3 => [sizes[1] * sizes[2], sizes[2], 1, 0],
+            _ => dense_strides(*sizes, strides),
+        };
+        self.empty(&sizes[..*rank], &strides[..*rank], *dtype, *gpu)
+    }
+
+    /// The gradients by Python's kernel of the operator; its error, or why it was not called.
+    fn backward_in_python(&'static self, Backward { name, call, d_o, o, lse }: &Backward) -> Result<Gradients, String> {
+        let attempt = |py: Python<'_>| -> PyResult<Gradients> {
+            let own = self.own.as_ref().expect("a kernel of this backward is registered with it");
+            let given = |tensor: &Tensor| self.capsule(py, tensor);
+            let [q, k, v] = &call.tensors;
+            let mut tensors = vec![given(d_o)?, given(q)?, given(k)?, given(v)?, given(o)?, given(lse)?];
+            for begins in call.begins.iter().flatten() {
+                tensors.push(given(begins)?);
+            }
+            let numbers = (call.longest, call.is_causal, call.scale, call.sides, call.has_others);
+            let made: [Bound<'_, PyCapsule>; 3] = own.backward.bind(py).call1((*name, tensors, numbers))?.extract()?;
+            let mut handles = [NonNull::dangling(); 3];
+            for (handle, capsule) in handles.iter_mut().zip(&made) {
+                *handle = capsule.pointer_checked(None)?;
+            }
+            Ok(handles.map(|handle| Tensor { call: &self.call, handle: handle.as_ptr() }))
+        };
+        let attempt = || Python::try_attach(|py| attempt(py).map_err(|error| error.to_string()));
+        let outcome = catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|_| Some(Err("it panicked".to_owned())));
+        outcome.unwrap_or_else(|| Err("Python has ended".to_owned()))
+    }
+
+    /// Hands over a handle of the tensor to Python.
+    fn capsule<'py>(&self, py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyCapsule>> {
+        let copy = tensor.again().and_then(|copy| NonNull::new(std::mem::ManuallyDrop::new(copy).handle));
+        let handle = copy.ok_or_else(|| pyo3::exceptions::PyMemoryError::new_err("there is no memory for a handle"))?;
+        // SAFETY: whoever gets the capsule owns the handle, and deletes it.
+        unsafe { PyCapsule::new_with_pointer(py, handle, c"") }
+    }
+
+    /// Writes the gradients to the stack, or raises the error, by an exception of C++ that PyTorch catches.
+    ///
+    /// # Safety
+    /// The stack has room for three values.
+    unsafe fn finish(&self, stack: *mut u64, outcome: Result<Gradients, String>) {
+        match outcome {
+            Ok(gradients) => {
+                let values = gradients.map(|gradient| self.value(Some(gradient)));
+                // SAFETY: passed on to the caller.
+                unsafe { stack.cast::<[u64; 3]>().write(values) }
+            }
+            Err(error) => {
+                let text = CString::new(error.replace('\0', " ")).unwrap_or_default();
+                let (function, file) = (c"backward".as_ptr(), c"backward.rs".as_ptr());
+                // SAFETY: the texts end in NUL and are copied. The exception unwinds through frames that allow it.
+                unsafe { (self.call.require)(false, function, file, 1, text.as_ptr()) }
+            }
+        }
+    }
+}
+
+/// The kernel of `_scaled_dot_product_flash_attention_backward`.
+///
+/// # Safety
+/// The stack holds the arguments of this operator's schema, which PyTorch has checked, and has room for its results.
+pub unsafe extern "C-unwind" fn of_sdpa(stack: *mut u64, _: u64, _: u64) {
+    let torch = torch();
+    // SAFETY: there are 15 arguments, more than results.
+    let [d_o, q, k, v, o, lse, cum_seq_q, cum_seq_k, _, _, dropout, is_causal, seed, offset, scale] =
+        unsafe { stack.cast::<[u64; 15]>().read() };
+    // SAFETY: PyTorch hands over these tensors and an optional number.
+    let ([d_o, q, k, v, o, lse, ..], scale) = unsafe {
+        (
+            [d_o, q, k, v, o, lse, cum_seq_q, cum_seq_k, seed, offset].map(|value| torch.tensor(value)),
+            torch.optional(scale),
+        )
+    };
+    let call = Call::of_batch([q, k, v], Order::Bhsd, Alignment::BottomRight, is_causal, scale, dropout);
+    let name = "_scaled_dot_product_flash_attention_backward";
+    let outcome = torch.backward(&Backward { name, call, d_o, o, lse });
+    // SAFETY: by the contract of this function.
+    unsafe { torch.finish(stack, outcome) }
+}
+
+/// The kernel of `_flash_attention_backward`.
+///
+/// # Safety
+/// As for [`of_sdpa`].
+pub unsafe extern "C-unwind" fn of_flash(stack: *mut u64, _: u64, _: u64) {
+    let torch = torch();
+    // SAFETY: there are 17 arguments, more than results.
+    let [d_o, q, k, v, o, lse, cum_seq_q, cum_seq_k, max_q, _, dropout, is_causal, seed, offset, scale, left, right] =
+        unsafe { stack.cast::<[u64; 17]>().read() };
+    // SAFETY: PyTorch hands over these tensors and optional numbers.
+    let ([d_o, q, k, v, o, lse, of_q, of_k, ..], [scale, left, right]) = unsafe {
+        (
+            [d_o, q, k, v, o, lse, cum_seq_q, cum_seq_k, seed, offset].map(|value| torch.tensor(value)),
+            [scale, left, right].map(|value| torch.optional(value)),
+        )
+    };
+    let is_packed = of_q.is_defined();
+    let order = if is_packed { Order::Packed } else { Order::Bshd };
+    let call = Call {
+        begins: if is_packed { [Some(of_q), Some(of_k)] } else { [None, None] },
+        longest: max_q as i64,
+        sides: [left, right].map(|side| side.map(|side| side as i64)),
+        ..Call::of_batch([q, k, v], order, Alignment::BottomRight, is_causal, scale, dropout)
+    };
+    let outcome = torch.backward(&Backward { name: "_flash_attention_backward", call, d_o, o, lse });
+    // SAFETY: by the contract of this function.
+    unsafe { torch.finish(stack, outcome) }
+}
