@@ -149,7 +149,8 @@ def own_backwards():
         out, lse = computed(results)
         states = [getattr(out.grad_fn, f"_saved_{name}", None) for name in ("rng_state", "philox_seed")]
         if any(state is not None and state.is_sparse for state in states):
-            name = "attention_varlen_backward" if out.dim() == 3 else "attention_backward"
+            is_padded = getattr(out.grad_fn, "_saved_custom_mask_type", 0) & 3 == 3
+            name = "attention_padded_backward" if is_padded else "attention_varlen_backward" if out.dim() == 3 else "attention_backward"
             out.grad_fn.register_prehook(lambda *_: begin(name))
             out.grad_fn.register_hook(lambda *_: by_nodes.clear())
         return out, lse

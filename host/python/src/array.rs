@@ -285,6 +285,14 @@ impl Array {
         &self.shape[..self.rank]
     }
 
+    /// The same of a tensor of PyTorch on GPU `gpu`, of at most `MAXIMUM_RANK` dimensions.
+    pub fn of_torch(address: u64, element: Element, shape: &[i64], strides: &[i64], gpu: usize) -> Self {
+        let padded = |values: &[i64]| std::array::from_fn(|place| values.get(place).copied().unwrap_or(0));
+        let rank = shape.len();
+        let (shape, strides) = (padded(shape), padded(strides));
+        Self { address, element, rank, shape, strides, gpu: Some(gpu), is_read_only: false, stream: None }
+    }
+
     /// Strides in elements.
     pub fn strides(&self) -> &[i64] {
         &self.strides[..self.rank]

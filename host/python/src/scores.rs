@@ -52,7 +52,8 @@ impl<'py> Changes<'_, 'py> {
     }
 }
 
-fn slopes_of(slopes: &Array, heads: i64, (entries, name): Entries, q: &Array) -> PyResult<Slopes> {
+/// Whether slopes are of heads, or of each of `entries`.
+pub fn slopes_of(slopes: &Array, heads: i64, (entries, name): Entries, q: &Array) -> PyResult<Slopes> {
     require_element(slopes, "alibi_slopes", SINGLE)?;
     require_gpu(slopes, "alibi_slopes", q)?;
     let (shape, strides) = (slopes.shape(), slopes.strides());
@@ -74,7 +75,7 @@ fn slopes_of(slopes: &Array, heads: i64, (entries, name): Entries, q: &Array) ->
 }
 
 /// Strides of a bias broadcast to `sizes`, by the rules of NumPy and PyTorch except along the last dimension.
-fn strides_of(bias: &Array, sizes: [i64; 4], q: &Array) -> PyResult<Strides> {
+pub fn strides_of(bias: &Array, sizes: [i64; 4], q: &Array) -> PyResult<Strides> {
     require_element(bias, "bias", q.element)?;
     require_gpu(bias, "bias", q)?;
     let (shape, own) = (bias.shape(), bias.strides());

@@ -257,19 +257,20 @@ _record = register_autograd("attention", _keep, forward_with_lse_cuda, _backward
 
 
 def _recorder(rows: int, record: Callable[..., Any], by_nodes: Callable[..., Any]) -> Callable[..., Any]:
-    """O and LSE with a gradient: by nodes in C++ without a change of scores, otherwise by `record`. The sequence is dimension `rows`."""
+    """O and LSE with a gradient: by nodes in C++ where there are such, otherwise by `record`. The sequence is dimension `rows`."""
+    form = "bhsd" if rows == 2 else "bshd"
 
     def recorded(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
         asked = Options(*options)
-        limits = asked[:5]
         is_changed = not (asked.softcap is asked.alibi_slopes is asked.bias is None)
-        if is_changed or not _recorded.can_record(query, needs_own=asked.deterministic):
-            return record(query, key, value, *options)
-        # The kernel says what is wrong with other dimensions.
-        if query.dim() == key.dim() == 4 and query.shape != key.shape:
-            if not _has_limits_of_pytorch(query.shape[rows], key.shape[rows], *limits):
-                return record(query, key, value, *options)
-        return by_nodes(query, key, value, *limits[:4])
+        if not is_changed and _recorded.can_record(query, needs_own=asked.deterministic):
+            # The kernel says what is wrong with other dimensions.
+            are_alike = query.dim() != 4 or key.dim() != 4 or query.shape == key.shape
+            if are_alike or _has_limits_of_pytorch(query.shape[rows], key.shape[rows], *asked[:5]):
+                return by_nodes(query, key, value, *asked[:4])
+        if _recorded.can_keep(query, asked.alibi_slopes, asked.bias):
+            return _recorded.keep(form, (query, key, value), *asked[:8])
+        return record(query, key, value, *options)
 
     return recorded
 

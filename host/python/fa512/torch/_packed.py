@@ -286,12 +286,16 @@ _record = register_autograd("attention_varlen", _keep, _forward_with_lse_cuda, b
 def _recorded_with_lse(
     query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any
 ) -> tuple[Tensor, Tensor]:
-    """`_forward_with_lse_cuda` with a gradient, recorded in C++ without a change of scores."""
+    """`_forward_with_lse_cuda` with a gradient, recorded in C++ where there are nodes for it."""
     asked = _Options(*options)
     cu_seqlens_k, limits = asked.cu_seqlens_k, asked.limits()
     has_nodes = _can_pytorch(cu_seqlens, cu_seqlens_k, asked.align, limits, asked.scores())
     # PyTorch's backward leaves rows that belong to no sequence as they were.
     if not has_nodes or not _recorded.can_record(query, needs_own=True):
+        if _recorded.can_keep(query, asked.alibi_slopes):
+            changes = (asked.align, *asked.scores())
+            packed: dict[str, Any] = {"lengths": (cu_seqlens, cu_seqlens_k), "longest": asked.max_seqlen}
+            return _recorded.keep("packed", (query, key, value), *limits, *changes, **packed)
         return _record(query, key, value, cu_seqlens, *asked)
     lengths = (cu_seqlens, cu_seqlens if cu_seqlens_k is None else cu_seqlens_k, asked.max_seqlen)
     return _recorded.attention_varlen(query, key, value, *lengths, *limits)

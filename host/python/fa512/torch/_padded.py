@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import _native
 from .._arguments import align_of, flag, scale_of, softcap_of, window_of
-from . import _own_backward
+from . import _own_backward, _recorded
 from ._batched import Options
 from ._library import (
     ALIGN,
@@ -260,7 +260,19 @@ def _keep(
 _record = register_autograd("attention_padded", _keep, _forward_with_lse_cuda, backward)
 
 
-_forward, _forward_with_lse = calls(forward_cuda, _forward_with_lse_cuda, _record, *operators("attention_padded"))
+def _recorded_with_lse(
+    query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
+) -> tuple[Tensor, Tensor]:
+    """`_forward_with_lse_cuda` with a gradient, recorded in C++ where there are nodes for it."""
+    asked = Options(*options)
+    if not _recorded.can_keep(query, asked.alibi_slopes):
+        return _record(query, key, value, seqused_q, seqused_k, *options)
+    return _recorded.keep("padded", (query, key, value), *asked[:7], lengths=(seqused_q, seqused_k))
+
+
+_forward, _forward_with_lse = calls(
+    forward_cuda, _forward_with_lse_cuda, _recorded_with_lse, *operators("attention_padded")
+)
 register_autocast("attention_padded")
 register_vmap("attention_padded")
 register_sharding("attention_padded", Sharding(rows=_HEADS, lse=0, scores=1), Sharding(rows=0, lse=1, lengths=0))

@@ -6,6 +6,8 @@ All that PyTorch does with its own nodes (hooks, checkpoints, anomaly mode, erro
 
 A node gives its backward operator the random state that our kernel returned. A state for fa512's own backward is a sparse tensor, which
 leads the operator to a dispatch key where PyTorch has no kernel, and ours is registered. cuDNN's node leads to cuDNN's.
+
+Flash attention's nodes keep no score modifications and no lengths of a padded batch. Efficient attention's has room for all of them.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ import torch
 from torch import Tensor
 
 from .. import _native
-from ._library import BOTTOM_RIGHT
-from ._own_backward import FASTER_HEAD_DIM, is_faster, of_batch, of_packed
+from ._library import BOTTOM_RIGHT, TOP_LEFT
+from ._own_backward import FASTER_HEAD_DIM, is_faster, of_batch, of_packed, of_padded
 
 _random: dict[tuple[torch.device, bool], Tensor] = {}
 _numbers: dict[torch.device, Tensor] = {}
@@ -175,13 +177,38 @@ def _refuse_dropout(probability: float) -> None:
         raise ValueError(f"fa512: dropout is {probability}, and the forward pass had none")
 
 
-def _by_python(name: str, handles: list[Any], numbers: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Handles of what a backward computes, from a kernel in C that refuses the call: of grad, Q, K, V, O, LSE and lengths, if there are."""
-    tensors = _tensors(handles)
-    longest, is_causal, scale, window, has_dropout = numbers
-    options = dict(zip(_WINDOW, window)) if name == "_flash_attention_backward" else {}
-    lengths = (*(tensors[6:] or (None, None)), longest, longest)
-    return tuple(map(_handle, _OWN[name](*tensors[:6], *lengths, float(has_dropout), is_causal, scale=scale, **options)))
+def _by_python(handles: list[Any], options: dict[str, Any]) -> tuple[Any, ...]:
+    """Handles of dQ, dK and dV, for a kernel in C that refuses its call: of dO, Q, K, V, O and LSE, with its other arguments by name."""
+    names = ("alibi_slopes", "bias")
+    optional = (*options.pop("lengths"), *(options.pop(name) for name in names))
+    given = iter(_tensors([*handles, *(handle for handle in optional if handle is not None)]))
+    grad, query, key, value, out, lse = (next(given) for _ in handles)
+    lengths_q, lengths_k, *changes = (None if handle is None else next(given) for handle in optional)
+    options = {**options, **dict(zip(names, changes))}
+    return tuple(map(_handle, _gradients((grad, query, key, value, out, lse), (lengths_q, lengths_k), **options)))
+
+
+def _gradients(
+    tensors: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor],
+    lengths: tuple[Optional[Tensor], Optional[Tensor]],
+    form: str,
+    longest: int,
+    is_bottom_right: bool,
+    has_others: bool,
+    bias: Optional[Tensor],
+    **options: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    if has_others:
+        raise ValueError("fa512: the backward has an argument, such as dropout, that the forward pass had not")
+    options["align"] = BOTTOM_RIGHT if is_bottom_right else TOP_LEFT
+    if form == "padded":
+        return of_padded(*tensors, *lengths, **options)
+    if form == "packed":
+        of_queries, of_keys = lengths
+        assert of_queries is not None
+        of_keys = None if of_keys is of_queries else of_keys
+        return of_packed(*tensors, of_queries, cu_seqlens_k=of_keys, max_seqlen=longest, **options)
+    return of_batch(*tensors, layout=form, bias=bias, **options)
 
 
 _KERNELS = {
@@ -202,6 +229,13 @@ _CUDNN = (*_SDPA[0][:3], "attn_bias", "compute_log_sumexp", *_SDPA[0][3:]), 9
 _BACKWARD = ("grad_out", *_SDPA[0][:3], "out", "logsumexp", *_LENGTHS, "dropout_p", "is_causal")
 _SDPA_BACKWARD = (*_BACKWARD, "philox_seed", "philox_offset", "scale"), 3
 _FLASH_BACKWARD = (*_BACKWARD, "rng_state", "unused", "scale", *_WINDOW[:2]), 3
+_KEPT = (*_SDPA[0][:3], "bias", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "dropout_p", "custom_mask_type")
+_KEPT_FORWARD = (*_KEPT, "compute_log_sumexp", "scale", "seqlen_k", "window_size"), 6
+_KEPT_BACKWARD = (
+    "grad_out_", *_KEPT[:4], "out", *_KEPT[4:8], "logsumexp", "dropout_p", "philox_seed", "philox_offset", "custom_mask_type",
+    "bias_requires_grad", "scale", "num_splits_key", "window_size", "shared_storage_dqdkdv",
+), 4  # fmt: skip
+_KEEPS = {"_efficient_attention_forward": _KEPT_FORWARD, "_efficient_attention_backward": _KEPT_BACKWARD}
 _CUDNN_IS_CHOSEN = 3
 """What `_fused_sdp_choice` answers."""
 
@@ -212,19 +246,20 @@ def _has(name: str, signature: tuple[tuple[str, ...], int]) -> bool:
     return (tuple(argument.name for argument in schema.arguments), len(schema.returns)) == signature
 
 
-def _register() -> tuple[Any, list[Any]]:
-    """The dispatch keys of a call, and the libraries that must live as long as kernels in Python."""
+def _register() -> tuple[Any, bool, list[Any]]:
+    """The dispatch keys of a call, whether kernels are in C, and the libraries that must live as long as those in Python."""
     key, key_of_own = "CustomRNGKeyId", "SparseCUDA"
     own = {"key": key_of_own, "head_dim": FASTER_HEAD_DIM, "make_state": _make_state, "backward": _by_python}
     libraries = []
     # In C if PyTorch has what they need: arguments and results of kernels in Python take the host longer than all else of a call.
-    if not _native.implement_aten(key, own if IS_OWN else None):
+    is_in_c = _native.implement_aten(key, own if IS_OWN else None)
+    if not is_in_c:
         for at, kernels in ((key, _KERNELS), (key_of_own, _OWN if IS_OWN else {})):
             libraries.append(torch.library.Library("aten", "IMPL"))
             for name, kernel in kernels.items():
                 libraries[-1].impl(name, kernel, at)
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCUDA).add(torch._C._dispatch_key_parse(key))
-    return keys, libraries
+    return keys, is_in_c, libraries
 
 
 try:
@@ -236,14 +271,18 @@ try:
 except AttributeError:
     IS_OWN = False
 
+IS_KEPT = False
 try:
     IS_POSSIBLE = all(map(_has, _KERNELS, (_SDPA, _FLASH, _CUDNN)))
     """Whether this PyTorch can record so; otherwise a function in Python records."""
     if IS_POSSIBLE:
-        _KEYS, _LIBRARIES = _register()
+        _KEYS, _IS_IN_C, _LIBRARIES = _register()
+        IS_KEPT = IS_OWN and _IS_IN_C and all(map(_has, _KEEPS, _KEEPS.values()))
+        """Whether a node can keep what a call has beside Q, K and V, for fa512's own backward."""
         _sdpa = torch.ops.aten._scaled_dot_product_flash_attention.default._handle.redispatch_boxed
         _flash = torch.ops.aten._flash_attention_forward.default._handle.redispatch_boxed
         _cudnn = torch.ops.aten._scaled_dot_product_cudnn_attention.default._handle.redispatch_boxed
+        _keeping = torch.ops.aten._efficient_attention_forward.default._handle.redispatch_boxed
 except (AttributeError, RuntimeError, TypeError):
     IS_POSSIBLE = False
 
@@ -251,10 +290,18 @@ except (AttributeError, RuntimeError, TypeError):
 def can_record(query: Tensor, needs_own: bool) -> bool:
     """Whether nodes record this gradient; if `needs_own`, such that lead to fa512's own backward. Not while hooks of saved tensors are set,
     which may hand on another state, as those of checkpoints do not."""
-    if not IS_POSSIBLE or (needs_own and not _is_own(query)):
-        return False
-    hooks = _hooks_of_saved_tensors(True) if IS_OWN else None
-    return hooks is None or getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
+    return IS_POSSIBLE and (not needs_own or _is_own(query)) and not (IS_OWN and _has_hooks())
+
+
+def can_keep(query: Tensor, *changes: Optional[Tensor]) -> bool:
+    """Whether `keep` records this gradient, of no tensor that changes the scores."""
+    requires_others = any(tensor is not None and tensor.requires_grad for tensor in changes)
+    return IS_POSSIBLE and IS_KEPT and is_faster(query) and not requires_others and not _has_hooks()
+
+
+def _has_hooks() -> bool:
+    hooks = _hooks_of_saved_tensors(True)
+    return hooks is not None and getattr(hooks[0], "__module__", None) != "torch.utils.checkpoint"
 
 
 def _is_own(query: Tensor) -> bool:
@@ -337,6 +384,30 @@ def attention_varlen(
     """O and LSE of packed sequences, aligned bottom-right in each, with a window."""
     lengths = (cu_seqlens, cu_seqlens_k, longest, longest)
     return _of_window(query, key, value, *lengths, is_causal, scale, left, right)
+
+
+_FORMS = ("bhsd", "bshd", "packed", "padded")
+
+
+def keep(
+    form: str,
+    tensors: tuple[Tensor, Tensor, Tensor],
+    is_causal: bool,
+    scale: Optional[float],
+    left: Optional[int],
+    right: Optional[int],
+    align: str,
+    softcap: Optional[float],
+    alibi_slopes: Optional[Tensor],
+    bias: Optional[Tensor] = None,
+    lengths: tuple[Optional[Tensor], Optional[Tensor]] = (None, None),
+    longest: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """O and LSE of any call, with a node that keeps its arguments as `Kept` of the kernels in C says. `lengths` are where packed sequences
+    begin, or how many rows entries of a padded batch use."""
+    bits = _FORMS.index(form) | is_causal << 2 | (align == BOTTOM_RIGHT) << 3 | longest << 8
+    others = (alibi_slopes, *lengths) if form in ("packed", "padded") else (bias, alibi_slopes, None)
+    return _computed(_keeping(_KEYS, *tensors, *others, left, right, softcap or 0.0, bits, True, scale=scale))
 
 
 def _of_window(

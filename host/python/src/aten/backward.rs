@@ -8,17 +8,14 @@ use std::ptr::NonNull;
 
 use attention::{Addresses, Alignment, BackwardAddresses, Gradient, GradientViews};
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyCapsule, PyDict};
 
-use super::call::Call;
+use super::call::{Call, Changes, Kept};
 use super::tensor::{Order, Read, Tensor};
-use super::{Torch, torch};
-use crate::output::dense_strides;
+use super::{Torch, torch, truth};
 
 /// A call of a backward.
 struct Backward {
-    /// The operator.
-    name: &'static str,
     /// The arguments of the forward pass.
     call: Call,
     d_o: Tensor,
@@ -45,14 +42,23 @@ impl Torch {
         let (order, q) = (call.order, &asked.q);
         let (d_o, o, lse) = (d_o.read()?, o.read()?, lse.read()?);
         let is_like_q = |one: &Read| (one.dtype, one.gpu, one.rank, one.sizes) == (q.dtype, q.gpu, q.rank, q.sizes);
-        if !is_like_q(&d_o) || !is_like_q(&o) || !self.is_lse(&lse, order, asked.of_q, q.gpu) {
+        if !is_like_q(&d_o) || !is_like_q(&o) || !self.is_lse(&lse, call, asked.of_q, q.gpu) {
             return None;
         }
-        let gradients = [self.new_gradient(q)?, self.new_gradient(&asked.k)?, self.new_gradient(&asked.v)?];
+        if call.is_padded && !lies_together(&d_o) {
+            return None;
+        }
+        let [of_q, of_k] = &call.lengths;
+        let new = |tensor: &Read, lengths: &Option<Tensor>| {
+            let gradient = self.new_like(tensor, call.is_padded)?;
+            // Rows that an entry does not use are written by no kernel.
+            if call.is_padded && lengths.is_some() { gradient.fill(0.0) } else { Some(gradient) }
+        };
+        let gradients = [new(q, of_q)?, new(&asked.k, of_k)?, new(&asked.v, of_k)?];
         let [dq, dk, dv] = [gradients[0].read()?, gradients[1].read()?, gradients[2].read()?];
         let addresses = Addresses::new(q.address, asked.k.address, asked.v.address, o.address);
         let addresses = Addresses { lse: Some(lse.address), ..addresses };
-        let (problem, forward) = self.with_lengths(call, asked.problem(order, &o)?, addresses, q.gpu)?;
+        let (problem, forward) = self.problem(call, &asked, &o, addresses)?;
         let views =
             GradientViews { d_o: order.view(&d_o)?, dq: order.view(&dq)?, dk: order.view(&dk)?, dv: order.view(&dv)? };
         let gradient = Gradient::with(problem, views).ok()?;
@@ -74,37 +80,40 @@ impl Torch {
     }
 
     /// Whether this is LSE of a Q of these sizes, without gaps.
-    fn is_lse(&self, lse: &Read, order: Order, [batch, heads, rows, _]: [i64; 4], gpu: i32) -> bool {
-        let (rank, sizes, strides) = match order {
-            Order::Packed => (2, [heads, rows, 0, 0], [rows, 1, 0, 0]),
-            Order::Bhsd | Order::Bshd => (3, [batch, heads, rows, 0], [heads * rows, rows, 1, 0]),
+    fn is_lse(&self, lse: &Read, call: &Call, [batch, heads, rows, _]: [i64; 4], gpu: i32) -> bool {
+        let (rank, sizes, strides) = match (call.order, call.is_padded) {
+            (Order::Packed, _) => (2, [heads, rows, 0, 0], [rows, 1, 0, 0]),
+            (_, true) => (3, [heads, batch, rows, 0], [batch * rows, rows, 1, 0]),
+            (_, false) => (3, [batch, heads, rows, 0], [heads * rows, rows, 1, 0]),
         };
         let has_no_gaps = (0..rank).all(|place| sizes[place] == 1 || lse.strides[place] == strides[place]);
         (lse.rank, lse.sizes, lse.dtype, lse.gpu) == (rank, sizes, self.float32(), gpu) && has_no_gaps
     }
 
-    /// A tensor for the gradient of `tensor`, without gaps, in the same order.
-    fn new_gradient(&'static self, tensor: &Read) -> Option<Tensor> {
-        let Read { rank, sizes, strides, dtype, gpu, .. } = tensor;
-        let strides = match rank {
-            3 => [sizes[1] * sizes[2], sizes[2], 1, 0],
-            _ => dense_strides(*sizes, strides),
-        };
-        self.empty(&sizes[..*rank], &strides[..*rank], *dtype, *gpu)
-    }
-
     /// The gradients by Python's kernel of the operator; its error, or why it was not called.
-    fn backward_in_python(&'static self, Backward { name, call, d_o, o, lse }: &Backward) -> Result<Gradients, String> {
+    fn backward_in_python(&'static self, Backward { call, d_o, o, lse }: &Backward) -> Result<Gradients, String> {
         let attempt = |py: Python<'_>| -> PyResult<Gradients> {
             let own = self.own.as_ref().expect("a kernel of this backward is registered with it");
             let given = |tensor: &Tensor| self.capsule(py, tensor);
             let [q, k, v] = &call.tensors;
-            let mut tensors = vec![given(d_o)?, given(q)?, given(k)?, given(v)?, given(o)?, given(lse)?];
-            for begins in call.begins.iter().flatten() {
-                tensors.push(given(begins)?);
-            }
-            let numbers = (call.longest, call.is_causal, call.scale, call.sides, call.has_others);
-            let made: [Bound<'_, PyCapsule>; 3] = own.backward.bind(py).call1((*name, tensors, numbers))?.extract()?;
+            let tensors = [given(d_o)?, given(q)?, given(k)?, given(v)?, given(o)?, given(lse)?];
+            let optional = |tensor: &Option<Tensor>| tensor.as_ref().map(given).transpose();
+            let Changes { softcap, slopes, bias } = &call.changes;
+            let others = [&call.lengths[0], &call.lengths[1], slopes, bias];
+            let [of_q, of_k, slopes, bias] = others.map(optional);
+            let options = PyDict::new(py);
+            options.set_item("form", form_of(call))?;
+            options.set_item("longest", call.longest)?;
+            options.set_item("lengths", (of_q?, of_k?))?;
+            options.set_item("causal", call.is_causal)?;
+            options.set_item("window", (call.sides[0], call.sides[1]))?;
+            options.set_item("is_bottom_right", call.alignment == Alignment::BottomRight)?;
+            options.set_item("scale", call.scale)?;
+            options.set_item("softcap", softcap)?;
+            options.set_item("alibi_slopes", slopes?)?;
+            options.set_item("bias", bias?)?;
+            options.set_item("has_others", call.has_others)?;
+            let made: [Bound<'_, PyCapsule>; 3] = own.backward.bind(py).call1((tensors, options))?.extract()?;
             let mut handles = [NonNull::dangling(); 3];
             for (handle, capsule) in handles.iter_mut().zip(&made) {
                 *handle = capsule.pointer_checked(None)?;
@@ -145,6 +154,22 @@ impl Torch {
     }
 }
 
+/// What Python calls the form of a call.
+fn form_of(call: &Call) -> &'static str {
+    match (call.order, call.is_padded) {
+        (_, true) => "padded",
+        (Order::Bhsd, _) => "bhsd",
+        (Order::Bshd, _) => "bshd",
+        (Order::Packed, _) => "packed",
+    }
+}
+
+/// Whether the entries of a `[batch, sequence, heads, head size]` lie one behind the other.
+fn lies_together(tensor: &Read) -> bool {
+    let ([batch, rows, ..], [stride, row, ..]) = (tensor.sizes, tensor.strides);
+    batch <= 1 || Some(stride) == rows.checked_mul(row)
+}
+
 /// The kernel of `_scaled_dot_product_flash_attention_backward`.
 ///
 /// # Safety
@@ -162,8 +187,7 @@ pub unsafe extern "C-unwind" fn of_sdpa(stack: *mut u64, _: u64, _: u64) {
         )
     };
     let call = Call::of_batch([q, k, v], Order::Bhsd, Alignment::BottomRight, is_causal, scale, dropout);
-    let name = "_scaled_dot_product_flash_attention_backward";
-    let outcome = torch.backward(&Backward { name, call, d_o, o, lse });
+    let outcome = torch.backward(&Backward { call, d_o, o, lse });
     // SAFETY: by the contract of this function.
     unsafe { torch.finish(stack, outcome) }
 }
@@ -187,12 +211,61 @@ pub unsafe extern "C-unwind" fn of_flash(stack: *mut u64, _: u64, _: u64) {
     let is_packed = of_q.is_defined();
     let order = if is_packed { Order::Packed } else { Order::Bshd };
     let call = Call {
-        begins: if is_packed { [Some(of_q), Some(of_k)] } else { [None, None] },
+        lengths: if is_packed { [Some(of_q), Some(of_k)] } else { [None, None] },
         longest: max_q as i64,
         sides: [left, right].map(|side| side.map(|side| side as i64)),
         ..Call::of_batch([q, k, v], order, Alignment::BottomRight, is_causal, scale, dropout)
     };
-    let outcome = torch.backward(&Backward { name: "_flash_attention_backward", call, d_o, o, lse });
+    let outcome = torch.backward(&Backward { call, d_o, o, lse });
+    // SAFETY: by the contract of this function.
+    unsafe { torch.finish(stack, outcome) }
+}
+
+/// The kernel of `_efficient_attention_backward`: see [`Kept`].
+///
+/// # Safety
+/// As for [`of_sdpa`].
+pub unsafe extern "C-unwind" fn of_kept(stack: *mut u64, _: u64, _: u64) {
+    let torch = torch();
+    // SAFETY: there are 20 arguments, more than results.
+    let arguments = unsafe { stack.cast::<[u64; 20]>().read() };
+    let [
+        d_o,
+        q,
+        k,
+        v,
+        bias,
+        o,
+        of_q,
+        of_k,
+        left,
+        right,
+        lse,
+        softcap,
+        seed,
+        offset,
+        bits,
+        needs_bias,
+        scale,
+        rest @ ..,
+    ] = arguments;
+    // SAFETY: PyTorch hands over these tensors, and optional tensors and numbers; the last argument is a truth value.
+    let ([d_o, q, k, v, o, lse, ..], [bias, of_q, of_k], scale, rest) = unsafe {
+        (
+            [d_o, q, k, v, o, lse, seed, offset].map(|value| torch.tensor(value)),
+            [bias, of_q, of_k].map(|value| torch.optional_tensor(value)),
+            torch.optional(scale),
+            [rest[0], rest[1]].map(|value| torch.optional(value)),
+        )
+    };
+    let kept = Kept { bits, softcap: f64::from_bits(softcap), sides: [left as i64, right as i64] };
+    let mut call = Call::of_kept(kept, [q, k, v], [bias, of_q, of_k], scale);
+    call.has_others |= truth(needs_bias) || rest.iter().any(Option::is_some);
+    let outcome = torch.backward(&Backward { call, d_o, o, lse });
+    if outcome.is_ok() {
+        // SAFETY: there is room for four results, of which the last is the gradient of a bias.
+        unsafe { stack.add(3).write(torch.value(None)) }
+    }
     // SAFETY: by the contract of this function.
     unsafe { torch.finish(stack, outcome) }
 }

@@ -1,10 +1,14 @@
 //! What a call of PyTorch's attentions asks for.
 
-use attention::{Addresses, Alignment, Gpu, Layout, Mask, Options, Packing, Problem, Shape, Stream, Views, Window};
+use attention::{
+    Addresses, Alignment, Element, Gpu, Layout, Mask, Options, Packing, Problem, ScoreMod, Shape, Stream, Views, Window,
+};
 
 use super::functions::ask;
 use super::tensor::{Order, Read, Tensor};
 use super::{Torch, truth};
+use crate::array::{Array, BFLOAT, HALF, SINGLE};
+use crate::scores::{slopes_of, strides_of};
 
 /// The arguments of a call, of a forward pass or of its backward.
 pub struct Call {
@@ -12,8 +16,10 @@ pub struct Call {
     pub tensors: [Tensor; 3],
     /// The order of their dimensions.
     pub order: Order,
-    /// Where sequences of Q, and of K and V, begin, for packed ones.
-    pub begins: [Option<Tensor>; 2],
+    /// Whether it is a padded batch.
+    pub is_padded: bool,
+    /// Of Q, and of K and V: where packed sequences begin, or how many rows the entries of a padded batch use.
+    pub lengths: [Option<Tensor>; 2],
     /// Length of the longest sequence of Q; only packed ones need it.
     pub longest: i64,
     /// Whether later keys are not seen.
@@ -24,8 +30,33 @@ pub struct Call {
     pub scale: Option<f64>,
     /// Keys before a query's own position, and after it; `None`: no limit.
     pub sides: [Option<i64>; 2],
+    /// What changes the scores.
+    pub changes: Changes,
     /// Whether there is an argument that is not supported.
     pub has_others: bool,
+}
+
+/// Score modifications.
+#[derive(Default)]
+pub struct Changes {
+    /// The softcap.
+    pub softcap: Option<f64>,
+    /// ALiBi slopes.
+    pub slopes: Option<Tensor>,
+    /// The bias.
+    pub bias: Option<Tensor>,
+}
+
+/// What is between the numbers of a call of an operator whose node keeps whatever else a call has.
+#[derive(Clone, Copy)]
+pub struct Kept {
+    /// The form in bits 0 and 1 (`[batch, heads, sequence, head size]`, `[batch, sequence, heads, head size]`, packed, padded), causal in bit 2,
+    /// bottom-right in bit 3, the length of the longest sequence from bit 8 on: the operator's kind of mask.
+    pub bits: u64,
+    /// The softcap, or 0: the operator's probability of dropout.
+    pub softcap: f64,
+    /// Keys before a query's own position, and after it, or a negative number: the operator's longest lengths.
+    pub sides: [i64; 2],
 }
 
 impl Call {
@@ -41,18 +72,44 @@ impl Call {
         Self {
             tensors,
             order,
-            begins: [None, None],
+            is_padded: false,
+            lengths: [None, None],
             longest: 0,
             is_causal: truth(is_causal),
             alignment,
             scale: scale.map(f64::from_bits),
             sides: [None, None],
+            changes: Changes::default(),
             has_others: f64::from_bits(dropout) != 0.0,
+        }
+    }
+
+    /// A call of an operator whose node keeps whatever else a call has, with its tensors of bias and of lengths. Of packed and padded sequences,
+    /// the first is of slopes; of others, the second is.
+    pub fn of_kept(kept: Kept, tensors: [Tensor; 3], others: [Option<Tensor>; 3], scale: Option<u64>) -> Self {
+        let Kept { bits, softcap, sides } = kept;
+        let order = [Order::Bhsd, Order::Bshd, Order::Packed, Order::Bshd][(bits & 3) as usize];
+        let alignment = if bits & 8 == 0 { Alignment::TopLeft } else { Alignment::BottomRight };
+        let has_lengths = bits & 2 != 0;
+        let [first, second, third] = others;
+        let has_others = !has_lengths && third.is_some();
+        let (slopes, bias, lengths) = match has_lengths {
+            true => (first, None, [second, third]),
+            false => (second, first, [None, None]),
+        };
+        Self {
+            is_padded: bits & 3 == 3,
+            lengths,
+            longest: (bits >> 8) as i64,
+            sides: sides.map(|side| (side >= 0).then_some(side)),
+            changes: Changes { softcap: (softcap != 0.0).then_some(softcap), slopes, bias },
+            has_others,
+            ..Self::of_batch(tensors, order, alignment, bits >> 2 & 1, scale, 0)
         }
     }
 }
 
-/// What a call computes, but for where O lies and for lengths.
+/// What a call computes, but for where O lies, for lengths and for what changes the scores.
 pub struct Asked {
     /// Q.
     pub q: Read,
@@ -65,15 +122,6 @@ pub struct Asked {
     /// Those of K.
     pub of_k: [i64; 4],
     problem: Problem,
-}
-
-impl Asked {
-    /// The problem whose O lies like `o`.
-    pub fn problem(&self, order: Order, o: &Read) -> Option<Problem> {
-        let views =
-            Views { q: order.view(&self.q)?, k: order.view(&self.k)?, v: order.view(&self.v)?, o: order.view(o)? };
-        self.problem.with_views(views).ok()
-    }
 }
 
 impl Torch {
@@ -97,34 +145,104 @@ impl Torch {
         Some(Asked { q, k, v, of_q, of_k, problem })
     }
 
-    /// The problem with the lengths of `call`, if its sequences are packed, and addresses with those of the lengths.
-    pub fn with_lengths(
-        &self,
-        call: &Call,
-        problem: Problem,
-        addresses: Addresses,
-        gpu: i32,
-    ) -> Option<(Problem, Addresses)> {
-        if call.order != Order::Packed {
-            return Some((problem, addresses));
-        }
-        let [Some(of_q), Some(of_k)] = &call.begins else { return None };
-        let (of_q, of_k) = (of_q.read()?, of_k.read()?);
-        for lengths in [&of_q, &of_k] {
-            // SAFETY: the functions take nothing, and return numbers.
-            let is_whole = unsafe { [(self.call.int32)(), (self.call.uint32)()] }.contains(&lengths.dtype);
-            let is_like_q = (lengths.rank, lengths.gpu, lengths.sizes[0]) == (1, gpu, of_q.sizes[0]);
-            if !is_whole || !is_like_q || lengths.strides[0] != 1 {
-                return None;
-            }
-        }
-        let (sequences, longest) = (narrow(of_q.sizes[0] - 1)?, narrow(call.longest)?);
-        let addresses = Addresses { cu_seqlens: Some(of_q.address), ..addresses };
-        if of_q.address == of_k.address && problem.shape().sequence == problem.shape().kv_sequence {
+    /// The problem of `call` whose O lies like `o`, and `addresses` with those of what it also reads.
+    pub fn problem(&self, call: &Call, asked: &Asked, o: &Read, addresses: Addresses) -> Option<(Problem, Addresses)> {
+        let view = |tensor| call.order.view(tensor);
+        let views = Views { q: view(&asked.q)?, k: view(&asked.k)?, v: view(&asked.v)?, o: view(o)? };
+        let problem = asked.problem.with_views(views).ok()?;
+        let (problem, addresses) = match (call.order, call.is_padded) {
+            (Order::Packed, _) => self.packed(call, problem, addresses, asked.q.gpu)?,
+            (_, true) => self.padded(call, asked, problem, addresses)?,
+            _ => (problem, addresses),
+        };
+        self.with_changes(call, asked, problem, addresses)
+    }
+
+    /// Of packed sequences.
+    fn packed(&self, call: &Call, problem: Problem, addresses: Addresses, gpu: i32) -> Option<(Problem, Addresses)> {
+        let [Some(of_q), of_k] = &call.lengths else { return None };
+        let of_q = of_q.read()?;
+        let bounds = of_q.sizes[0];
+        let begins = self.whole(&of_q, bounds, gpu)?;
+        let begins_k = match of_k {
+            Some(of_k) => Some(self.whole(&of_k.read()?, bounds, gpu)?),
+            None => None,
+        };
+        let (sequences, longest) = (narrow(bounds - 1)?, narrow(call.longest)?);
+        let addresses = Addresses { cu_seqlens: Some(begins), ..addresses };
+        let is_one = begins_k.is_none_or(|of_k| of_k == begins);
+        if is_one && problem.shape().sequence == problem.shape().kv_sequence {
             return Some((problem.packed(Packing::new(sequences, longest)).ok()?, addresses));
         }
         let problem = problem.packed(Packing::separate(sequences, longest)).ok()?;
-        Some((problem, Addresses { cu_seqlens_k: Some(of_k.address), ..addresses }))
+        Some((problem, Addresses { cu_seqlens_k: Some(begins_k?), ..addresses }))
+    }
+
+    /// Of a padded batch, whose entries lie one behind the other.
+    fn padded(
+        &self,
+        call: &Call,
+        asked: &Asked,
+        problem: Problem,
+        addresses: Addresses,
+    ) -> Option<(Problem, Addresses)> {
+        let used = |tensor: &Option<Tensor>| match tensor {
+            Some(tensor) => self.whole(&tensor.read()?, asked.of_q[0], asked.q.gpu).map(Some),
+            None => Some(None),
+        };
+        let [seqused_q, seqused_k] = [used(&call.lengths[0])?, used(&call.lengths[1])?];
+        Some((problem.padded().ok()?, Addresses { seqused_q, seqused_k, ..addresses }))
+    }
+
+    /// The address of `count` whole numbers without gaps.
+    fn whole(&self, tensor: &Read, count: i64, gpu: i32) -> Option<u64> {
+        // SAFETY: the functions take nothing, and return numbers.
+        let is_whole = unsafe { [(self.call.int32)(), (self.call.uint32)()] }.contains(&tensor.dtype);
+        let is_like = (tensor.rank, tensor.gpu, tensor.sizes[0]) == (1, gpu, count);
+        (is_whole && is_like && (count == 1 || tensor.strides[0] == 1)).then_some(tensor.address)
+    }
+
+    /// With what changes the scores.
+    fn with_changes(
+        &self,
+        call: &Call,
+        asked: &Asked,
+        problem: Problem,
+        addresses: Addresses,
+    ) -> Option<(Problem, Addresses)> {
+        let Changes { softcap, slopes, bias } = &call.changes;
+        if softcap.is_none() && slopes.is_none() && bias.is_none() {
+            return Some((problem, addresses));
+        }
+        let array = |tensor: &Option<Tensor>| match tensor {
+            Some(tensor) => self.array(&tensor.read()?).map(Some),
+            None => Some(None),
+        };
+        let (slopes, bias, q) = (array(slopes)?, array(bias)?, self.array(&asked.q)?);
+        let [batch, heads, rows, _] = asked.of_q;
+        let entries = match (call.order, &call.lengths[0]) {
+            (Order::Packed, Some(begins)) => begins.read()?.sizes[0] - 1,
+            _ => batch,
+        };
+        let scores = [batch, heads, rows, asked.of_k[2]];
+        let alibi =
+            slopes.as_ref().map(|slopes| slopes_of(slopes, heads, (entries, "entries"), &q)).transpose().ok()?;
+        let strides = bias.as_ref().map(|bias| strides_of(bias, scores, &q)).transpose().ok()?;
+        let problem = problem.with_score_mod(ScoreMod { softcap: *softcap, alibi, bias: strides }).ok()?;
+        let [alibi_slopes, bias] = [slopes, bias].map(|array| array.map(|array| array.address));
+        Some((problem, Addresses { alibi_slopes, bias, ..addresses }))
+    }
+
+    /// A tensor as the argument of a function in Python.
+    fn array(&self, tensor: &Read) -> Option<Array> {
+        let Read { address, dtype, gpu, rank, ref sizes, ref strides } = *tensor;
+        let element = match self.element(dtype) {
+            Some(Element::F16) => HALF,
+            Some(Element::Bf16) => BFLOAT,
+            None if dtype == self.float32() => SINGLE,
+            None => return None,
+        };
+        Some(Array::of_torch(address, element, &sizes[..rank], &strides[..rank], usize::try_from(gpu).ok()?))
     }
 
     /// Calls `launch` in the context of GPU `gpu`, with PyTorch's current stream there, and options for addresses of PyTorch: it guarantees

@@ -8,10 +8,9 @@ use attention::{Addresses, Alignment};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use super::call::Call;
+use super::call::{Call, Kept};
 use super::tensor::{Order, Tensor};
 use super::{Torch, torch, truth};
-use crate::output::dense_strides;
 
 /// The backward that results are for. Without dropout, each takes a random state and does not read it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,15 +51,13 @@ impl Torch {
 
     fn attempt_forward(&'static self, Forward { call, backward, wants_lse }: &Forward) -> Option<Results> {
         let asked = self.asked(call)?;
-        let (order, q) = (call.order, &asked.q);
-        let o_strides = match order {
-            Order::Packed => [asked.of_q[1] * asked.of_q[3], asked.of_q[3], 1, 0],
-            Order::Bhsd | Order::Bshd => dense_strides(q.sizes, &q.strides),
-        };
-        let o_tensor = self.empty(&q.sizes[..q.rank], &o_strides[..q.rank], q.dtype, q.gpu)?;
+        let q = &asked.q;
+        let o_tensor = self.new_like(q, call.is_padded)?;
+        // A model computes on with rows that no kernel writes.
+        let o_tensor = if call.is_padded && call.lengths[0].is_some() { o_tensor.fill(0.0)? } else { o_tensor };
         let o = o_tensor.read()?;
         let lse = match wants_lse {
-            true => Some(self.new_lse(order, *backward, asked.of_q, q.gpu)?),
+            true => Some(self.new_lse(call, *backward, asked.of_q, q.gpu)?),
             false => None,
         };
         let addresses = Addresses::new(q.address, asked.k.address, asked.v.address, o.address);
@@ -68,7 +65,7 @@ impl Torch {
             Some(lse) => Addresses { lse: Some(lse.read()?.address), ..addresses },
             None => addresses,
         };
-        let (problem, addresses) = self.with_lengths(call, asked.problem(order, &o)?, addresses, q.gpu)?;
+        let (problem, addresses) = self.problem(call, &asked, &o, addresses)?;
         // SAFETY: the function takes nothing, and returns a truth value.
         let is_recorded = *wants_lse && unsafe { (self.call.is_grad_enabled)() };
         let backward = self.own_where_faster(*backward, asked.of_q[3]);
@@ -83,14 +80,18 @@ impl Torch {
     /// A tensor for LSE of a Q of these sizes.
     fn new_lse(
         &'static self,
-        order: Order,
+        call: &Call,
         backward: Backward,
         [batch, heads, rows, _]: [i64; 4],
         gpu: i32,
     ) -> Option<Tensor> {
+        if call.is_padded {
+            let lse = self.empty(&[heads, batch, rows], &[batch * rows, rows, 1], self.float32(), gpu)?;
+            return lse.fill(f64::NEG_INFINITY);
+        }
         let (sizes, strides) = ([batch, heads, rows, 1], [heads * rows, rows, 1, 1]);
         // Of packed sequences without a batch, and of cuDNN with a last dimension of 1.
-        let dimensions = match (order, backward) {
+        let dimensions = match (call.order, backward) {
             (Order::Packed, _) => 1..3,
             (_, Backward::Flash | Backward::Own) => 0..3,
             (_, Backward::Cudnn) => 0..4,
@@ -174,8 +175,7 @@ pub unsafe extern "C-unwind" fn of_cudnn(stack: *mut u64, _: u64, _: u64) {
     let [q, k, v, attn_bias, compute_log_sumexp, dropout, is_causal, return_debug_mask, scale] = *stack;
     // SAFETY: PyTorch hands over three tensors, an optional one and an optional number.
     let (tensors, attn_bias, scale) = unsafe {
-        let attn_bias = torch.optional(attn_bias).map(|value| torch.tensor(value));
-        ([q, k, v].map(|value| torch.tensor(value)), attn_bias, torch.optional(scale))
+        ([q, k, v].map(|value| torch.tensor(value)), torch.optional_tensor(attn_bias), torch.optional(scale))
     };
     let mut call = Call::of_batch(tensors, Order::Bhsd, Alignment::TopLeft, is_causal, scale, dropout);
     call.has_others |= attn_bias.is_some();
@@ -211,24 +211,68 @@ pub unsafe extern "C-unwind" fn of_flash(stack: *mut u64, _: u64, _: u64) {
     // SAFETY: PyTorch hands over three tensors, and optional tensors and numbers.
     let (tensors, [cum_seq_q, cum_seq_k, seqused_k, alibi_slopes], [scale, left, right]) = unsafe {
         let optional = |value| torch.optional(value);
-        let lengths = [cum_seq_q, cum_seq_k, seqused_k, alibi_slopes].map(optional);
         (
             [q, k, v].map(|value| torch.tensor(value)),
-            lengths.map(|value| value.map(|value| torch.tensor(value))),
+            [cum_seq_q, cum_seq_k, seqused_k, alibi_slopes].map(|value| torch.optional_tensor(value)),
             [scale, left, right].map(optional),
         )
     };
     let order = if cum_seq_q.is_some() || cum_seq_k.is_some() { Order::Packed } else { Order::Bshd };
     let mut call = Call {
-        begins: [cum_seq_q, cum_seq_k],
+        lengths: [cum_seq_q, cum_seq_k],
         longest: max_q as i64,
         sides: [left, right].map(|side| side.map(|side| side as i64)),
         ..Call::of_batch(tensors, order, Alignment::BottomRight, is_causal, scale, dropout)
     };
-    call.has_others |= seqused_k.is_some() || alibi_slopes.is_some();
+    let has_one_length = call.lengths[0].is_some() != call.lengths[1].is_some();
+    call.has_others |= seqused_k.is_some() || alibi_slopes.is_some() || has_one_length;
     let wants_lse = !truth(return_debug_mask);
     let Results { o, lse, states: [seed, offset], .. } =
         torch.forward(&Forward { call, backward: Backward::Flash, wants_lse });
     let results = [o, lse, seed, offset, None].map(|tensor| torch.value(tensor));
     stack[..results.len()].copy_from_slice(&results);
+}
+
+/// The kernel of `_efficient_attention_forward`, whose node keeps what those of the others do not: see [`Kept`].
+///
+/// # Safety
+/// As for [`of_sdpa`].
+pub unsafe extern "C-unwind" fn of_kept(stack: *mut u64, _: u64, _: u64) {
+    let torch = torch();
+    // SAFETY: there are 14 arguments, more than results.
+    let stack = unsafe { &mut *stack.cast::<[u64; 14]>() };
+    let [
+        q,
+        k,
+        v,
+        bias,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_q,
+        max_k,
+        softcap,
+        bits,
+        wants_lse,
+        scale,
+        seqlen_k,
+        window_size,
+    ] = *stack;
+    // SAFETY: PyTorch hands over three tensors, and optional tensors and numbers.
+    let (tensors, [bias, of_q, of_k, seqlen_k], [left, right, scale, window_size]) = unsafe {
+        let optional = |value| torch.optional(value);
+        (
+            [q, k, v].map(|value| torch.tensor(value)),
+            [bias, cu_seqlens_q, cu_seqlens_k, seqlen_k].map(|value| torch.optional_tensor(value)),
+            [max_q, max_k, scale, window_size].map(optional),
+        )
+    };
+    let sides = [left, right].map(|side| side.map_or(-1, |side| side as i64));
+    let kept = Kept { bits, softcap: f64::from_bits(softcap), sides };
+    let mut call = Call::of_kept(kept, tensors, [bias, of_q, of_k], scale);
+    call.has_others |= seqlen_k.is_some() || window_size.is_some();
+    let wants_lse = truth(wants_lse);
+    let Results { o, lse, states: [seed, offset], .. } =
+        torch.forward(&Forward { call, backward: Backward::Own, wants_lse });
+    let [o, lse, seed, offset] = [o, lse, seed, offset].map(|tensor| torch.value(tensor));
+    stack[..6].copy_from_slice(&[o, lse, seed, offset, sides[0] as u64, sides[1] as u64]);
 }

@@ -23,22 +23,25 @@ use pyo3::prelude::*;
 
 use self::forward::Backward;
 use self::functions::{Functions, Handle, Kernel, ask, loaded};
-use self::tensor::Tensor;
+use self::tensor::{Read, Tensor};
+use crate::output::dense_strides;
 
 /// The version of the C interface that this was written for, 2.10, as `TORCH_ABI_VERSION` has it.
 const VERSION: u64 = 2 << 56 | 10 << 48;
 
 /// The operators of forward passes, and their kernels.
-const FORWARD: [(&CStr, Kernel); 3] = [
+const FORWARD: [(&CStr, Kernel); 4] = [
     (c"_scaled_dot_product_flash_attention", forward::of_sdpa),
     (c"_flash_attention_forward", forward::of_flash),
     (c"_scaled_dot_product_cudnn_attention", forward::of_cudnn),
+    (c"_efficient_attention_forward", forward::of_kept),
 ];
 
 /// Those of backwards.
-const BACKWARD: [(&CStr, Kernel); 2] = [
+const BACKWARD: [(&CStr, Kernel); 3] = [
     (c"_scaled_dot_product_flash_attention_backward", backward::of_sdpa),
     (c"_flash_attention_backward", backward::of_flash),
+    (c"_efficient_attention_backward", backward::of_kept),
 ];
 
 /// PyTorch, if the kernels are registered.
@@ -63,8 +66,8 @@ pub struct Own {
     /// Called with the number of a GPU: returns a handle of a state, in a capsule, which nobody else owns.
     #[pyo3(item)]
     make_state: Py<PyAny>,
-    /// Called where a kernel refuses its call, with the name of the operator, handles of tensors to take over, and numbers: returns those of
-    /// the gradients.
+    /// Called where a kernel refuses its call, with handles of dO, Q, K, V, O and LSE to take over, and the other arguments by name: returns
+    /// those of the gradients.
     #[pyo3(item)]
     backward: Py<PyAny>,
 }
@@ -141,6 +144,17 @@ impl Torch {
         handle.map(|handle| Tensor { call, handle })
     }
 
+    /// A tensor of the sizes of `tensor`, without gaps, in the same order or in that of its dimensions.
+    fn new_like(&'static self, tensor: &Read, is_in_order: bool) -> Option<Tensor> {
+        let Read { rank, sizes, strides, dtype, gpu, .. } = tensor;
+        let strides = match rank {
+            3 => [sizes[1] * sizes[2], sizes[2], 1, 0],
+            _ if is_in_order => dense_strides(*sizes, &[0; 4]),
+            _ => dense_strides(*sizes, strides),
+        };
+        self.empty(&sizes[..*rank], &strides[..*rank], *dtype, *gpu)
+    }
+
     fn element(&self, dtype: i32) -> Option<Element> {
         // SAFETY: the functions take nothing, and return numbers.
         let [float16, bfloat16] = unsafe { [(self.call.float16)(), (self.call.bfloat16)()] };
@@ -176,6 +190,16 @@ impl Torch {
     /// The value is a handle that is handed over.
     unsafe fn tensor(&'static self, value: u64) -> Tensor {
         Tensor { call: &self.call, handle: ptr::with_exposed_provenance_mut(value as usize) }
+    }
+
+    /// The tensor of an optional argument; none if it is undefined, as nodes hand it over.
+    ///
+    /// # Safety
+    /// The value is null, or a pointer to a handle, which both are handed over.
+    unsafe fn optional_tensor(&'static self, value: u64) -> Option<Tensor> {
+        // SAFETY: passed on to the caller.
+        let tensor = unsafe { self.optional(value).map(|value| self.tensor(value)) };
+        tensor.filter(Tensor::is_defined)
     }
 
     /// The value of an optional argument.

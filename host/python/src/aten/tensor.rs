@@ -35,6 +35,12 @@ impl Tensor {
         handle.map(|handle| Self { handle, ..*self })
     }
 
+    /// Writes `value` to all elements, on PyTorch's current stream. Nobody else has the tensor.
+    pub fn fill(self, value: f64) -> Option<Self> {
+        // SAFETY: the handle is alive, and nobody else has the tensor.
+        (unsafe { (self.call.fill)(self.handle, value) } == 0).then_some(self)
+    }
+
     /// Whether it is a tensor at all.
     pub fn is_defined(&self) -> bool {
         // SAFETY: the handle is alive.

@@ -125,6 +125,8 @@ def install(add_cleanup=lambda undo: None):
     """Lasts until the cleanup."""
     patches = [unittest.mock.patch.object(fa512._native, name, function) for name, function in _NATIVE.items()]
     patches.append(unittest.mock.patch.object(_direct, "_is_on_a_gpu", lambda tensor: True))
+    # Its kernels are in C alone.
+    patches.append(unittest.mock.patch.object(_recorded, "IS_KEPT", False))
     for patch in patches:
         patch.start()
         add_cleanup(patch.stop)

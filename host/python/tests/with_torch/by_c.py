@@ -118,7 +118,7 @@ FUNCTIONS = {
 ANSWERS = []
 
 
-# Calls of a backward that the kernels refuse: name, number of tensors, and what is answered.
+# The options of calls of a backward that the kernels refuse.
 REFUSED = []
 
 
@@ -126,9 +126,9 @@ def _make_state(gpu):
     return ANSWERS.pop(0)(gpu)
 
 
-def _by_python(name, handles, numbers):
-    REFUSED.append((name, len(handles), numbers))
-    return _recorded._by_python(name, handles, numbers)
+def _by_python(handles, options):
+    REFUSED.append(dict(options))
+    return _recorded._by_python(handles, options)
 
 
 OWN = {"key": "SparseCPU", "head_dim": 128, "make_state": _make_state, "backward": _by_python}
@@ -137,7 +137,7 @@ assert _native.implement_aten(KEY), "it stays as it is"
 
 # What follows registers no other kernels, as `implement_aten` has.
 import cpu
-from fa512.torch import _recorded
+from fa512.torch import _own_backward, _recorded
 
 ALONE = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(KEY))
 SDPA = torch.ops.aten._scaled_dot_product_flash_attention.default._handle.redispatch_boxed
@@ -367,7 +367,9 @@ class Kernels(unittest.TestCase):
             torch.testing.assert_close(gradient.double(), right.double(), atol=bound, rtol=bound, msg=message)
 
     def test_gradients(self):
-        for (name, layout), dtype, is_causal, kv_heads in itertools.product(LAYOUTS.items(), BOUNDS, (False, True), (1, 2)):
+        for ((name, layout), dtype), (is_causal, kv_heads) in zip(
+            itertools.product(LAYOUTS.items(), BOUNDS), itertools.cycle([(False, 1), (True, 2), (True, 1), (False, 2)])
+        ):
             MEMORY.used = FLOOR
             tensors = [MEMORY.tensor(layout(tensor)).requires_grad_() for tensor in problem(dtype, (2, 2, 70, 64), 70, kv_heads)]
             out, _ = _recorded.attention(*tensors, is_causal, 0.2)
@@ -400,6 +402,73 @@ class Kernels(unittest.TestCase):
         self.assertFalse(any(gradient[60:].any() for gradient in found))
         self.assertEqual(REFUSED, [])
 
+    def test_a_node_keeps_whatever_a_call_has(self):
+        shape, slopes = (2, 2, 70, 40), MEMORY.tensor(torch.tensor([0.1, 0.3]))
+        bias = MEMORY.tensor(random(1, 2, 70, 90, seed=7))
+        for form, is_causal, window, align, softcap, of_heads, of_bias in [
+            ("bhsd", True, (None, None), "top-left", None, None, None),
+            ("bshd", False, (9, 5), "bottom-right", 2.0, None, None),
+            ("bhsd", False, (None, 0), "bottom-right", None, slopes, None),
+            ("bshd", True, (20, None), "top-left", 1.5, slopes, bias),
+            ("bhsd", False, (None, None), "top-left", None, None, bias),
+        ]:
+            MEMORY.used = FLOOR + (1 << 20)
+            plain = list(map(MEMORY.tensor, problem(shape=shape, keys=90, kv_heads=1)))
+            tensors = [tensor.detach().requires_grad_() for tensor in plain]
+            given = tensors if form == "bhsd" else swapped(*tensors)
+            options = (is_causal, 0.2, *window, align, softcap, of_heads)
+            out, lse = _recorded.keep(form, tuple(given), *options, of_bias)
+            self.assertEqual(type(out.grad_fn).__name__, "EfficientAttentionBackward0")
+            out = out if form == "bhsd" else out.transpose(1, 2)
+            self.compare((out.detach(), lse), cpu._compute(*plain, *options, of_bias), (form, options))
+            grad = MEMORY.tensor(random(*shape, seed=9))
+            expected = cpu.own_gradients(grad, *plain, is_causal, 0.2, *window, align, softcap, of_heads, of_bias)
+            self.compare_gradients(self.gradients(out, tensors, grad), expected, (form, options))
+        self.assertEqual(REFUSED, [])
+
+    def test_a_node_keeps_lengths(self):
+        slopes = MEMORY.tensor(torch.tensor([[0.1, 0.3], [0.2, 0.4], [0.5, 0.1]]))
+        used = [MEMORY.tensor(torch.tensor(each, dtype=torch.int32)) for each in ([70, 20, 0], [90, 33, 10])]
+        for lengths, of_heads in itertools.product((used, (None, used[1]), (used[0], None)), (None, slopes[1])):
+            MEMORY.used = FLOOR + (1 << 20)
+            plain = [MEMORY.tensor(random(3, rows, heads, 40, seed=seed)) for seed, (rows, heads) in enumerate([(70, 2), (90, 1), (90, 1)])]
+            tensors = [tensor.detach().requires_grad_() for tensor in plain]
+            options = (True, None, 30, None, "bottom-right", 3.0, of_heads)
+            out, lse = _recorded.keep("padded", tuple(tensors), *options, lengths=tuple(lengths))
+            MEMORY.wait()
+            expected = cpu._padded_with_lse(*plain, *lengths, *options)
+            self.compare((out.detach(), lse), expected, (lengths, options))
+            grad = MEMORY.tensor(random(3, 70, 2, 40, seed=9))
+            limits = {"causal": True, "scale": None, "window": (30, None), "align": "bottom-right", "softcap": 3.0, "alibi_slopes": of_heads}
+            with unittest.mock.patch.object(_native, "attention_padded_backward", cpu.native_padded_backward):
+                right = _own_backward.of_padded(grad, *plain, out.detach(), lse, *lengths, **limits)
+            self.compare_gradients(self.gradients(out, tensors, grad), right, (lengths, options))
+        bounds, of_keys = (MEMORY.tensor(torch.tensor(each, dtype=torch.int32)) for each in ([0, 40, 41, 60], [0, 17, 60, 80]))
+        for own in (None, of_keys):
+            plain = [MEMORY.tensor(random(rows, 2, 40, seed=rows)) for rows in (70, 70 if own is None else 80, 70 if own is None else 80)]
+            tensors = [tensor.detach().requires_grad_() for tensor in plain]
+            options = (True, None, None, None, "top-left", None, slopes)
+            out, lse = _recorded.keep("packed", tuple(tensors), *options, lengths=(bounds, own), longest=43)
+            MEMORY.wait()
+            grad = MEMORY.tensor(random(70, 2, 40, seed=9))
+            limits = {"causal": True, "scale": None, "window": (None, None), "align": "top-left", "softcap": None, "alibi_slopes": slopes}
+            with unittest.mock.patch.object(_native, "attention_varlen_backward", cpu.native_varlen_backward):
+                right = _own_backward.of_packed(grad, *plain, out.detach(), lse, bounds, cu_seqlens_k=own, max_seqlen=43, **limits)
+            self.compare_gradients(self.gradients(out, tensors, grad), right, own)
+        self.assertEqual(REFUSED, [])
+
+    def test_a_padded_gradient_that_a_kernel_refuses_is_computed_by_python(self):
+        used = MEMORY.tensor(torch.tensor([70, 20], dtype=torch.int32))
+        tensors = [MEMORY.tensor(tensor.transpose(1, 2).contiguous()).requires_grad_() for tensor in problem()]
+        out, lse = _recorded.keep("padded", tuple(tensors), True, None, None, None, "top-left", 2.0, None, lengths=(used, None))
+        grad = torch.ones((), dtype=out.dtype).expand(out.shape)
+        limits = {"causal": True, "scale": None, "window": (None, None), "align": "top-left", "softcap": 2.0, "alibi_slopes": None}
+        with unittest.mock.patch.object(_native, "attention_padded_backward", cpu.native_padded_backward):
+            found = self.gradients(out, tensors, grad)
+            right = _own_backward.of_padded(grad, *(each.detach() for each in (*tensors, out)), lse, used, None, **limits)
+        self.compare_gradients(found, right, "expanded")
+        self.assertEqual([options["form"] for options in REFUSED], ["padded"])
+
     def test_a_gradient_that_a_kernel_refuses_is_computed_by_python(self):
         tensors = [MEMORY.tensor(tensor).requires_grad_() for tensor in problem()]
         out, _ = _recorded.attention(*tensors, True, None)
@@ -409,7 +478,7 @@ class Kernels(unittest.TestCase):
             # As that of a sum: all elements have one address.
             found = self.gradients(out, tensors, torch.ones((), dtype=out.dtype).expand(out.shape))
         self.compare_gradients(found, expected, "expanded")
-        self.assertEqual(REFUSED, [("_scaled_dot_product_flash_attention_backward", 6, (0, True, None, [None, None], False))])
+        self.assertEqual([options["form"] for options in REFUSED], ["bhsd"])
 
     def test_errors_of_a_backward_are_raised(self):
         tensors = [MEMORY.tensor(tensor).requires_grad_() for tensor in problem()]
@@ -420,7 +489,7 @@ class Kernels(unittest.TestCase):
                 torch.autograd.grad(out, tensors, torch.ones((), dtype=out.dtype).expand(out.shape))
         operator, (q, k, v) = torch.ops.aten._scaled_dot_product_flash_attention_backward, (tensor.detach() for tensor in tensors)
         lengths = (torch.zeros(0), torch.zeros(0), 70, 70)
-        with self.assertRaisesRegex(RuntimeError, "ValueError: fa512: dropout"):
+        with self.assertRaisesRegex(RuntimeError, "ValueError: fa512: the backward has an argument, such as dropout"):
             operator(q, q, k, v, q, q, *lengths, 0.5, False, STATE, STATE)
         with self.assertRaisesRegex(RuntimeError, "Error: "):
             operator(q, q, k, v, q, q, *lengths, 0.0, False, STATE, STATE)
@@ -432,6 +501,8 @@ class Kernels(unittest.TestCase):
         q, k, v = map(MEMORY.tensor, problem(shape=(1, 1, 8, 8), keys=8, kv_heads=1))
         of_flash = swapped(q, k, v)
         tensors = [MEMORY.tensor(tensor).requires_grad_() for tensor in (q, k, v)]
+        of_rows = [MEMORY.tensor(tensor).requires_grad_() for tensor in of_flash]
+        used, slopes = MEMORY.tensor(torch.tensor([5], dtype=torch.int32)), MEMORY.tensor(torch.ones(1))
         begin = MEMORY.used
         wide = [torch.ones(1, 1, 8, 264, dtype=torch.float16) for _ in range(3)]
         lengths = torch.tensor([0, 8], dtype=torch.int32)
@@ -442,15 +513,19 @@ class Kernels(unittest.TestCase):
             FLASH(ALONE, *of_flash, None, None, 8, 8, 0.0, True, False, scale=0.5, window_size_left=2, window_size_right=3)
             CUDNN(ALONE, q, k, v, None, True, 0.0, True, scale=0.5)
             torch.autograd.grad(_recorded.attention(*tensors, True, 0.5)[0], tensors, q)
+            kept = _recorded.keep("padded", tuple(of_rows), True, 0.5, 3, 4, "top-left", 2.0, slopes, lengths=(used, used))
+            torch.autograd.grad(kept[0], of_rows, of_flash[0])
             MEMORY.wait()
 
         def refused():
             SDPA(ALONE, *wide, scale=0.5)
             lent = (None, lengths, 8, 8, 0.0, False, False)
             CUDNN(ALONE, *wide, lengths, True, scale=0.5)
+            numbers = (5, 6, 2.0, 3, True)
+            _recorded._keeping(ALONE, *wide, lengths, lengths, lengths, *numbers, scale=0.5, seqlen_k=lengths, window_size=3)
             FLASH(ALONE, *wide, *lent, scale=0.5, window_size_left=2, window_size_right=3, seqused_k=lengths, alibi_slopes=lengths)
 
-        inputs = (q, k, v, *of_flash, *wide, *tensors, lengths, STATE)
+        inputs = (q, k, v, *of_flash, *wide, *tensors, *of_rows, used, slopes, lengths, STATE)
         counts = [tensor._use_count() for tensor in inputs]
         accepted()
         alive = MEMORY.alive
