@@ -1,5 +1,7 @@
 //! The gradients of a test process, whose GPUs are of its `ARCHITECTURE`.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream};
@@ -61,10 +63,26 @@ impl Gradients {
         Self { workspace, ..self }
     }
 
-    /// Computes the gradients and requires right ones.
+    /// Computes the gradients and requires right ones, but for those that the other process computes by the same entry.
     fn compute(&self) {
+        if self.comes_again() {
+            return;
+        }
         self.call(self.addresses()).unwrap();
         self.check();
+    }
+
+    /// Whether an entry of sm_80, which computed a problem in this test before, would compute this one. It does so in `backward_sm_80.rs`, from
+    /// O and LSE of entries of sm_80, too: with those of sm_90a, which other tests compare with what is right, it has one problem in each test.
+    fn comes_again(&self) -> bool {
+        thread_local! {
+            static SEEN: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+        }
+        if crate::ARCHITECTURE != "90" || self.workspace.is_some() {
+            return false;
+        }
+        let entry = fa512::supports_backward(&self.gradient, &Gpu::current().unwrap()).unwrap().entry;
+        entry.starts_with("fa512_sm80_") && SEEN.with_borrow_mut(|seen| !seen.insert(entry.to_owned()))
     }
 
     fn addresses(&self) -> BackwardAddresses {
