@@ -9,6 +9,7 @@ mod codegen_comparison;
 mod collectives;
 mod commands;
 mod cores;
+mod cover;
 mod cuda_tool;
 mod device_cargo;
 mod device_compiler;

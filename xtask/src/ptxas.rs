@@ -85,6 +85,18 @@ impl Ptxas {
     /// Assembles the `ptx` of a family for one architecture as soon as a core is free; with several `threads`, its entries in
     /// parallel.
     pub fn assemble(&self, family: Family, ptx: &Path, architecture: u32, threads: usize) -> Assembly {
+        self.assemble_entries(&[], family, ptx, architecture, threads)
+    }
+
+    /// [`Self::assemble`] for the entries of these names alone; for all if there are none.
+    pub fn assemble_entries(
+        &self,
+        entries: &[&str],
+        family: Family,
+        ptx: &Path,
+        architecture: u32,
+        threads: usize,
+    ) -> Assembly {
         let outcome = (|| {
             let _core = cores::acquire().map_err(|error| error.to_string())?;
             let mut ptxas = Command::new(&self.path);
@@ -92,6 +104,7 @@ impl Ptxas {
                 .arg(format!("--gpu-name={}", gpu_name(family, architecture)))
                 .args(["--verbose", "--output-file=/dev/null"])
                 .args((threads > 1 && self.splits()).then(|| format!("--split-compile={threads}")))
+                .args((!entries.is_empty()).then(|| format!("--entry={}", entries.join(","))))
                 .arg(ptx);
             let output = ptxas.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
             let said =

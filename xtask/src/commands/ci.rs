@@ -1,13 +1,17 @@
 //! `cargo xtask ci`: everything that a change must pass.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use contract::backward::variants::BACKWARD_VARIANTS;
 use contract::config::Family;
-use contract::manifest::{Manifest, Module, Resources};
+use contract::manifest::{Manifest, Resources};
+use contract::variants::VARIANTS;
 
+use super::ptx::Checked;
 use super::{package, ptx, python_test, test};
 use crate::codegen::{self, FAMILY_TARGETS};
 use crate::cores;
@@ -24,11 +28,17 @@ use crate::simulator;
 ///
 /// Downloads the device compiler and ptxas if they are missing. Every check runs, even if others fail.
 #[derive(clap::Args, Debug)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// Check loops over registers, and that ptxas writes the same for GPUs with the same instructions, in all entries, not in some that
+    /// have every option of them
+    #[arg(long)]
+    all_entries: bool,
+}
 
 impl Arguments {
     /// Runs the checks; the error names those that failed.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
+        let checked = if self.all_entries { Checked::All } else { Checked::Cover };
         let ptxas = provision::ptxas(environment, workspace)?;
         let folder = thread::scope(|scope| {
             // Beside the compiler, since it mostly waits for the network. If it fails, the check of the Python package says so.
@@ -46,8 +56,11 @@ impl Arguments {
         let doc = ["doc", "--workspace", "--no-deps", "--document-private-items", "--release"];
         let of_device: Vec<(&str, Check<'_>)> = vec![
             ("ptxas", Box::new(|| check_resources(&folder.manifest))),
-            ("ptxas for GPUs with the same instructions", Box::new(|| check_same_instructions(&ptxas, &folder))),
-            ("loops over registers", Box::new(|| ptx::check_loops(environment, workspace))),
+            (
+                "ptxas for GPUs with the same instructions",
+                Box::new(|| check_same_instructions(&ptxas, &folder, checked)),
+            ),
+            ("loops over registers", Box::new(|| ptx::check_loops(environment, workspace, checked))),
             ("device half", Box::new(|| lint_device_half(environment, workspace, &folder))),
         ];
         let of_host: Vec<(&str, Check<'_>)> = vec![
@@ -55,14 +68,13 @@ impl Arguments {
             ("clippy", Box::new(|| process::run(&mut cargo(&clippy)))),
             ("documentation", Box::new(|| process::run(cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")))),
             ("the packed library", Box::new(|| check_packages(environment, workspace))),
-            ("the Python package", Box::new(|| check_python(environment, workspace))),
-            ("tests", Box::new(|| test::run_tests(environment, workspace, &[]))),
         ];
         // Beside each other, since each leaves a core idle for a while.
         let failed = thread::scope(|scope| {
-            let beside = scope.spawn(|| failures(of_device));
+            let of_device = scope.spawn(|| failures(of_device));
             let mut failed = failures(of_host);
-            failed.extend(beside.join().unwrap_or_else(|_| vec!["a check of the device half panicked"]));
+            failed.extend(failures_of_programs(environment, workspace));
+            failed.extend(of_device.join().unwrap_or_else(|_| vec!["a check of the device half panicked"]));
             failed
         });
         if !failed.is_empty() {
@@ -80,6 +92,33 @@ fn failures<'a>(checks: Vec<(&'a str, Check<'_>)>) -> Vec<&'a str> {
     checks.into_iter().filter_map(|(name, check)| fails(name, check)).collect()
 }
 
+/// Builds the programs of the tests, and runs the tests beside those of the Python package that take one core.
+fn failures_of_programs(environment: &Environment, workspace: &Workspace) -> Vec<&'static str> {
+    const PYTHON: &str = "the Python package";
+    const TESTS: &str = "tests";
+    let libraries = || -> Result<PathBuf> {
+        let built = test::build_programs(environment, workspace)?;
+        let driver = built.get(simulator::DRIVER).context("cargo built no simulated driver")?;
+        Ok(driver.parent().context("a library is in a folder")?.to_owned())
+    };
+    let libraries = match libraries() {
+        Ok(libraries) => libraries,
+        Err(error) => {
+            eprintln!("xtask: the programs of the tests: {error:#}");
+            return vec![PYTHON, TESTS];
+        }
+    };
+    let check = || python_test::check(environment, workspace, &libraries);
+    let failed = thread::scope(|scope| {
+        let python = scope.spawn(|| fails(PYTHON, Box::new(check)));
+        let tests = fails(TESTS, Box::new(|| test::run_tests(environment, workspace, &[])));
+        python.join().unwrap_or(Some(PYTHON)).into_iter().chain(tests)
+    });
+    // Alone: it takes all cores, and of the models of transformers as many as its time allows.
+    let torch = || python_test::check_torch(environment, workspace, &libraries);
+    failed.chain(fails("the Python package around PyTorch", Box::new(torch))).collect()
+}
+
 /// Runs one check; the name comes back when it fails.
 fn fails<'a>(name: &'a str, check: Check<'_>) -> Option<&'a str> {
     let step = Step::begin(format!("checking {name}"));
@@ -93,15 +132,6 @@ fn fails<'a>(name: &'a str, check: Check<'_>) -> Option<&'a str> {
 /// The library as it is published, in a program outside the workspace.
 fn check_packages(environment: &Environment, workspace: &Workspace) -> Result<()> {
     outside::check(environment, workspace, &package::pack_crates(environment, workspace, None)?)
-}
-
-/// The Python package on the simulated driver of the tests, and around PyTorch and transformers.
-fn check_python(environment: &Environment, workspace: &Workspace) -> Result<()> {
-    let built = test::build_programs(environment, workspace)?;
-    let driver = built.get(simulator::DRIVER).context("cargo built no simulated driver")?;
-    let libraries = driver.parent().context("a library is in a folder")?;
-    python_test::check(environment, workspace, libraries)?;
-    python_test::check_torch(environment, workspace, libraries)
 }
 
 /// The compiler's and clippy's warnings. Clippy comes with the device compiler or not at all: the host's belongs to
@@ -144,28 +174,33 @@ fn check_resources(manifest: &Manifest) -> Result<()> {
 }
 
 /// ptxas must report for an architecture what the manifest took over from one with the same instructions.
-fn check_same_instructions(ptxas: &Ptxas, folder: &PtxFolder) -> Result<()> {
-    for (family, module) in families(&folder.manifest) {
-        for architecture in checked_architectures(family).filter(|one| instructions_of(*one) != *one) {
-            let assembly = ptxas.assemble(family, &folder.path.join(&module.file), architecture, cores::count());
+fn check_same_instructions(ptxas: &Ptxas, folder: &PtxFolder, checked: Checked) -> Result<()> {
+    let forward = checked.forward(VARIANTS.iter()).into_iter().map(|variant| (variant.family(), variant.entry));
+    let backward =
+        checked.backward(BACKWARD_VARIANTS.iter()).into_iter().map(|variant| (variant.family(), variant.entry));
+    let checked: Vec<_> = forward.chain(backward).collect();
+    for module in &folder.manifest.modules {
+        let forward = module.entries.iter().map(|entry| (entry.name.as_str(), &entry.resources));
+        let backward = module.backward.iter().map(|entry| (entry.name.as_str(), &entry.resources));
+        let of_module: BTreeMap<_, _> = forward.chain(backward).collect();
+        let is_here = |(_, name): &&(Family, &str)| of_module.contains_key(name);
+        let names: Vec<&str> = checked.iter().filter(is_here).map(|(_, name)| *name).collect();
+        let (family, _) = checked.iter().find(is_here).with_context(|| format!("{} has no entries", module.file))?;
+        for architecture in checked_architectures(*family).filter(|one| instructions_of(*one) != *one) {
+            let ptx = folder.path.join(&module.file);
+            let assembly = ptxas.assemble_entries(&names, *family, &ptx, architecture, cores::count());
             let reported = assembly.outcome.map_err(|messages| anyhow!("sm_{architecture}: {messages}"))?;
-            for entry in &module.entries {
-                let taken_over = entry.resources.iter().find(|resources| resources.architecture == architecture);
+            for name in &names {
+                let taken_over = of_module[name].iter().find(|resources| resources.architecture == architecture);
                 ensure!(
-                    taken_over == reported.get(&entry.name),
-                    "ptxas reports other resources of {} for sm_{architecture} than for sm_{}",
-                    entry.name,
+                    taken_over.is_some() && taken_over == reported.get(*name),
+                    "ptxas reports other resources of {name} for sm_{architecture} than for sm_{}",
                     instructions_of(architecture),
                 );
             }
         }
     }
     Ok(())
-}
-
-/// The modules with the families of their entries.
-fn families(manifest: &Manifest) -> impl Iterator<Item = (Family, &Module)> {
-    manifest.modules.iter().filter_map(|module| Some((module.entries.first()?.family(), module)))
 }
 
 fn resource_problem(name: &str, resources: &[Resources], architecture: u32) -> Option<String> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
 use contract::architecture::ARCHITECTURES;
-use contract::backward::variants::BACKWARD_VARIANTS;
+use contract::backward::variants::{BACKWARD_VARIANTS, BackwardVariant};
 use contract::config::{Element, WARP_SIZE};
 use contract::manifest::{Entry, Resources};
 use contract::variants::{VARIANTS, Variant};
@@ -15,6 +15,7 @@ use ptx_text::split_by_lane;
 use crate::candidates;
 use crate::codegen::{self, Choice, CodeGenerator, FAMILY_TARGETS, Selected};
 use crate::collectives::Record;
+use crate::cover::cover;
 use crate::cuda_tool::CudaTool;
 use crate::environment::{Environment, Workspace};
 use crate::output::print_line;
@@ -51,7 +52,7 @@ impl Arguments {
     /// Builds the folder and prints its entries.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
         if self.check_loops {
-            return check_loops(environment, workspace);
+            return check_loops(environment, workspace, Checked::All);
         }
         if let Some(plan) = &self.variants {
             let out = self.out.unwrap_or_else(|| workspace.candidates_ptx());
@@ -121,15 +122,42 @@ fn build_checked(
     Ok(folder)
 }
 
+/// The entries of which a check is made of the source in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// Every entry.
+    All,
+    /// Those that [`cover`] all of them.
+    Cover,
+}
+
+impl Checked {
+    /// Those of the forward entries.
+    pub fn forward<'a>(self, all: impl Iterator<Item = &'a Variant<'a>>) -> Vec<&'a Variant<'a>> {
+        match self {
+            Self::All => all.collect(),
+            Self::Cover => cover(all, |variant| variant.config.columns()),
+        }
+    }
+
+    /// Those of the backward entries.
+    pub fn backward(self, all: impl Iterator<Item = &'static BackwardVariant>) -> Vec<&'static BackwardVariant> {
+        match self {
+            Self::All => all.collect(),
+            Self::Cover => cover(all, |variant| variant.tile.columns()),
+        }
+    }
+}
+
 /// Refuses entries of which LLVM 7, through which Rust-CUDA compiles, would make something else than rustc: those that use local memory if
 /// the compiler unrolls no loop of its own, since LLVM 7 unrolls few, and those with a loop that may be split by lane.
 ///
 /// Compiles the entries of one element type: another has other instructions in the same loops.
-pub fn check_loops(environment: &Environment, workspace: &Workspace) -> Result<()> {
+pub fn check_loops(environment: &Environment, workspace: &Workspace, checked: Checked) -> Result<()> {
     let code_generator = codegen::without_unrolling(environment, workspace)?;
-    let of_one_type: Vec<&Variant> = VARIANTS.iter().filter(|variant| variant.element == Element::F16).collect();
-    let backward: Vec<_> = BACKWARD_VARIANTS.iter().filter(|variant| variant.element == Element::F16).collect();
-    let selected = Selected::new(code_generator.as_ref(), &of_one_type, &backward, workspace)?
+    let forward = checked.forward(VARIANTS.iter().filter(|variant| variant.element == Element::F16));
+    let backward = checked.backward(BACKWARD_VARIANTS.iter().filter(|variant| variant.element == Element::F16));
+    let selected = Selected::new(code_generator.as_ref(), &forward, &backward, workspace)?
         .context("rustc compiles any entries")?;
     let folder = workspace.device_target().join("without-unrolling");
     let built = ptx_folder::build(workspace, &selected, &FAMILY_TARGETS, Checks::default(), &folder).context(
