@@ -121,6 +121,8 @@
 //! - accesses to the destination of a `cp.async` before the issuing thread has waited for it, or of a `cp.async.bulk` before
 //!   a wait at its mbarrier; changes of the source of a bulk copy that it still reads, or may still read as far as the writer
 //!   knows; copies that were never waited for;
+//! - accesses to global memory that a bulk copy or reduction from shared memory may not have written yet: only `wait_group` waits
+//!   for its writes, `wait_group.read` does not. They are races;
 //! - registers of a `wgmma.mma_async` that are accessed before it is waited for, or written since the last
 //!   `wgmma.fence`; its shared-memory operands overwritten while it is in flight, or by a thread that is not ordered
 //!   after a wait for it;
@@ -167,8 +169,7 @@
 //!   the ones in which another warp wrote, and anything synchronised the block between that write and a fence. A block that
 //!   synchronises only by polling ordinary memory needs its fence before that. Of reads, those by `wmma.load`, and all if races
 //!   are not looked for.
-//! - Reads of global memory that a bulk store of the same thread may not have written yet: `wait_group.read` counts as
-//!   `wait_group`.
+//! - The order of bulk reductions behind `wait_group.read`, since reductions are atomic with each other.
 //! - Registers read, not written, between `wgmma.fence` and a `wgmma` that accumulates into them; registers beyond the limit set
 //!   by `setmaxnreg`.
 //! - Matrix descriptors with a base offset other than 0, which no test on hardware covers: they are findings.

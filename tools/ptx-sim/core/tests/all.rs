@@ -4,6 +4,7 @@ mod async_copy;
 mod blocks;
 mod bulk_copy;
 mod bulk_reduce;
+mod bulk_writes;
 mod calls;
 mod cluster;
 mod cluster_copies;

@@ -78,6 +78,34 @@ impl Context<'_> {
         }
     }
 
+    /// A lane commits its current group of bulk copies from shared memory.
+    pub fn commit_bulk_group(&mut self, lane: usize) {
+        let [reads, writes] = self.bulk_agents(lane);
+        self.commit_reads(reads);
+        if let Some(races) = &mut self.cluster.races {
+            self.cluster.bulk_writes.commit(writes, races.time(writes));
+            races.commit(writes.warp, writes.engine);
+        }
+    }
+
+    /// A lane waits for all but its latest `allowed` groups of bulk copies, or only for their reads.
+    pub fn wait_for_bulk_groups(&mut self, lane: usize, allowed: u64, reads_only: bool) {
+        let [reads, writes] = self.bulk_agents(lane);
+        self.wait_for_reads(reads, allowed);
+        if reads_only {
+            return;
+        }
+        let last = self.cluster.bulk_writes.wait(writes, allowed);
+        if let (Some(last), Some(races)) = (last, &mut self.cluster.races) {
+            races.finish(writes, last);
+        }
+    }
+
+    /// What reads and what writes for a lane's bulk copies from shared memory.
+    fn bulk_agents(&self, lane: usize) -> [Agent; 2] {
+        [Engine::BulkReads, Engine::BulkWrites].map(|engine| Agent::new(self.warp.index, lane, engine))
+    }
+
     /// Adds a fault if a write changes the source of a bulk copy that was not waited for.
     pub(super) fn check_bulk_reads(
         &self,

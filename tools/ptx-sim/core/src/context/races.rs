@@ -62,11 +62,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The reads by threads that a thread's write has just raced with; none if something else reads, too.
+    /// The reads by threads that a write has just raced with; none if something else reads, too.
     fn earlier_reads(&self, space: Space) -> Vec<EarlierRead> {
         let reads = self.cluster.races.as_ref().map_or(&[][..], Races::reads);
         let are_by_threads = reads.iter().all(|read| read.engine == Engine::Thread);
-        if are_by_threads && self.engine(space) == Engine::Thread { reads.to_vec() } else { Vec::new() }
+        let writes_at_once = matches!(self.engine(space, Effect::Write), Engine::Thread | Engine::BulkWrites);
+        if are_by_threads && writes_at_once { reads.to_vec() } else { Vec::new() }
     }
 
     /// Reports writes of the instruction that race with reads on whose values something depends.
@@ -83,7 +84,7 @@ impl<'a> Context<'a> {
     /// Adds a fault for an access that races with an earlier one.
     fn add_race(&self, faults: &mut Faults, place: Place, bytes: usize, effect: Effect, conflict: Conflict) {
         let Place { lane, space, address, .. } = place;
-        let agent = Agent::new(self.warp.index, lane, self.engine(space));
+        let agent = Agent::new(self.warp.index, lane, self.engine(space, effect));
         faults.add_pair(conflict.kind.into(), lane, address, || {
             self.describe_race(self.pc, agent, space, address, bytes, effect, conflict)
         });
@@ -93,7 +94,7 @@ impl<'a> Context<'a> {
     /// undetermined, which matters only to a reader: several lanes may write a slot that is not read.
     fn is_between_lanes(&self, place: Place, conflict: Conflict) -> bool {
         let Conflict { agent, writes, .. } = conflict;
-        let by_threads = agent.engine == Engine::Thread && self.engine(place.space) == Engine::Thread;
+        let by_threads = agent.engine == Engine::Thread && self.engine(place.space, Effect::Write) == Engine::Thread;
         place.space == Space::Shared && writes && by_threads && agent.warp == self.warp.index
     }
 
@@ -146,11 +147,12 @@ impl<'a> Context<'a> {
     }
 
     /// The engine that accesses `space` for the thread.
-    fn engine(&self, space: Space) -> Engine {
-        match (self.instruction.semantics.engine, space) {
-            // Writes of a bulk copy to global memory count as the thread's.
-            (Engine::BulkReads, Space::Global) => Engine::Thread,
-            (engine, _) => engine,
+    fn engine(&self, space: Space, effect: Effect) -> Engine {
+        match (self.instruction.semantics.engine, space, effect) {
+            // Reads of a tensor map count as the thread's.
+            (Engine::BulkReads, Space::Global, Effect::Read) => Engine::Thread,
+            (Engine::BulkReads, Space::Global, _) => Engine::BulkWrites,
+            (engine, ..) => engine,
         }
     }
 
@@ -164,7 +166,7 @@ impl<'a> Context<'a> {
         shard: Option<&mut Shard>,
     ) -> Option<Conflict> {
         let Place { lane, space, address, .. } = place;
-        let engine = self.engine(space);
+        let engine = self.engine(space, effect);
         let races = self.cluster.races.as_mut().filter(|_| matches!(space, Space::Shared | Space::Global))?;
         let semantics = self.instruction.semantics;
         let writes = effect != Effect::Read;
@@ -174,8 +176,10 @@ impl<'a> Context<'a> {
         let meets_previous_grid = space == Space::Global && races.meets_previous_grid(agent) && may_meet();
         let (pc, is_tested) = (self.pc, self.instruction.is_tested && effect != Effect::Write);
         let conflict = races.access(&Access { agent, semantics, pc, space, address, data, writes, is_tested });
+        // What an engine reads, its thread does not see.
+        let observes = effect != Effect::Write && !engine.is_asynchronous();
         if let Some(shard) = shard {
-            if effect != Effect::Write {
+            if observes {
                 races.observe_others(agent, semantics, shard, address, effect == Effect::Update);
             }
             if writes {
@@ -183,7 +187,7 @@ impl<'a> Context<'a> {
             }
         }
         if semantics.strength.is_strong() {
-            if effect != Effect::Write {
+            if observes {
                 races.observe(agent, semantics, space, address, effect == Effect::Update);
             }
             if writes {
@@ -342,6 +346,10 @@ fn missing_order_of_blocks(agent: Agent, other: Agent) -> &'static str {
         (_, Engine::Matrix) => {
             "the warpgroup has to wait for its wgmma before it lets other blocks overwrite what that reads"
         }
+        (_, Engine::BulkWrites) => {
+            "the thread that issued the copy has to wait for it (cp.async.bulk.wait_group; wait_group.read does not wait for \
+             its writes), and then both blocks have to pass a barrier of the cluster"
+        }
         _ => {
             "both blocks have to pass a barrier of the cluster in between, or an mbarrier at which the first one arrives and \
              for which the second one waits"
@@ -356,13 +364,21 @@ fn missing_order(agent: Agent, other: Agent) -> &'static str {
             "the warpgroup has to wait for its wgmma before it lets others overwrite what that reads"
         }
         (_, Engine::BulkReads) => "the thread has to wait for its copy before it lets others overwrite what that reads",
+        (_, Engine::BulkWrites) if (agent.warp, agent.lane) == (other.warp, other.lane) => {
+            "the thread has to wait for its copy in between (cp.async.bulk.wait_group; wait_group.read does not wait for its \
+             writes)"
+        }
+        (_, Engine::BulkWrites) => {
+            "the thread that issued the copy has to wait for it (cp.async.bulk.wait_group; wait_group.read does not wait for \
+             its writes), and then both have to pass a barrier"
+        }
         (_, Engine::Copies) if (agent.warp, agent.lane) == (other.warp, other.lane) => {
             "the thread has to wait for its copy in between"
         }
         (_, Engine::Copies) => {
             "the thread that issued the copy has to wait for it, and then both have to pass a barrier"
         }
-        (Engine::Copies | Engine::BulkReads, Engine::Thread) => {
+        (Engine::Copies | Engine::BulkReads | Engine::BulkWrites, Engine::Thread) => {
             "a barrier has to lie between the access and the issue of the copy"
         }
         _ if agent.warp == other.warp => "lanes of a warp are ordered by bar.warp.sync or a barrier only",

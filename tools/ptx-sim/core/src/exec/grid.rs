@@ -10,7 +10,7 @@ use crate::finding::{Finding, Findings, LaneAddress, OtherAccess};
 use crate::isa::Operation;
 use crate::launch::{BoxLoad, LaunchError, Options, Report};
 use crate::machine::{Machine, Place};
-use crate::race::{Agent, ClusterAccess, ClusterConflict, GlobalAccess, GridRaces, Kind, Touched};
+use crate::race::{Agent, ClusterAccess, ClusterConflict, Engine, GlobalAccess, GridRaces, Kind, Touched};
 
 /// Runs every block of the grid.
 pub(crate) fn run_grid(
@@ -98,29 +98,36 @@ fn accesses(machine: &Machine<'_>, races: &GridRaces) -> Vec<GlobalAccess> {
     races.touched().into_iter().map(described).collect()
 }
 
+/// What the block whose bulk copy races may have missed.
+const WAIT_FOR_WRITES: &str = "wait for its bulk copies (cp.async.bulk.wait_group; wait_group.read does not wait for their \
+                               writes) and ";
+
 /// A race between two clusters.
 fn race_of_clusters(machine: &Machine<'_>, conflict: &ClusterConflict) -> Finding {
     let ClusterConflict { later, earlier, address, kind, is_excused, both_synchronise } = *conflict;
     let instruction = |access: ClusterAccess| &machine.program.instructions[access.pc as usize];
     let (Place { block: [x, y, z], .. }, warp) = machine.warp_place(earlier.cluster, earlier.agent.warp);
     let effect = |writes: bool| if writes { "write" } else { "read" };
+    let is_by_bulk_copy = [later, earlier].iter().any(|access| access.agent.engine == Engine::BulkWrites);
     let message = format!(
-        "a {} in global memory, {}, races with the {} in line {} of the PTX by block ({x}, {y}, {z}), warp {}, lane {}: {}{}",
+        "a {} in global memory{}, {}, races with the {}{} in line {} of the PTX by block ({x}, {y}, {z}), warp {}, lane {}: {}{}",
         effect(later.writes),
+        later.agent.engine.by(),
         machine.memory.describe(address, 1),
         effect(earlier.writes),
+        earlier.agent.engine.by(),
         instruction(earlier).line,
         warp,
         earlier.agent.lane,
         match both_synchronise {
             _ if kind == Kind::Volatile => format!("nothing orders the two, {VOLATILE}"),
             false => "nothing orders blocks of one launch but atomic operations and fences".to_owned(),
-            true => {
-                "no atomic operation or flag of one block orders them: the block that comes first has to execute a fence of \
+            true => format!(
+                "no atomic operation or flag of one block orders them: the block that comes first has to {}execute a fence of \
                  the GPU's scope (__threadfence) between its access and the operation or flag by which it tells, and the \
-                 other one behind the operation or flag that it reads"
-                    .to_owned()
-            }
+                 other one behind the operation or flag that it reads",
+                if is_by_bulk_copy { WAIT_FOR_WRITES } else { "" }
+            ),
         },
         if is_excused { EXCUSE } else { "" }
     );

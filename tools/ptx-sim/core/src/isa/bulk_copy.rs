@@ -3,7 +3,8 @@
 //!
 //! A copy reads its source and signals its bytes to its mbarrier when it is issued. Its destination in shared memory
 //! may not be accessed until the phase of the mbarrier was waited for; its source in shared memory may not be
-//! overwritten until its thread waited for its group.
+//! overwritten until its thread waited for its group, if only with `.read`. Its writes to global memory are ordered
+//! before what follows a wait without `.read`.
 
 use super::cache_policy;
 use super::tile::{BOX_ALIGNMENT, Tile, tile};
@@ -34,8 +35,8 @@ pub(crate) enum Operation {
     Store { from: Address, target: Source },
     /// `commit_group`.
     Commit,
-    /// `wait_group n`, `wait_group.read n`: all but the latest `n` groups.
-    Wait(u64),
+    /// `wait_group n`, `wait_group.read n`: all but the latest `n` groups, or their reads.
+    Wait { allowed: u64, reads_only: bool },
     /// `prefetch` to L2, without effect on results.
     Prefetch(Source),
 }
@@ -57,8 +58,8 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         return Ok(Some(Operation::Commit));
     }
     if form.flag("wait_group") {
-        form.flag("read");
-        return Ok(Some(Operation::Wait(form.literal()?)));
+        let reads_only = form.flag("read");
+        return Ok(Some(Operation::Wait { allowed: form.literal()?, reads_only }));
     }
     let rank = tensor_rank(form)?;
     let operation = if form.flag("prefetch") { prefetch(form, rank)? } else { copy(form, rank)? };
@@ -160,10 +161,8 @@ impl Operation {
 
     /// Executes it in the active lanes.
     pub fn execute(&self, context: &mut Context<'_>) {
-        let warp = context.warp.index;
         let mut faults = Faults::default();
         for lane in lanes(context.active) {
-            let thread = Agent::new(warp, lane, Engine::BulkReads);
             match self {
                 Operation::Load { to, source, mbarrier, blocks } => {
                     context.require(&[to.base, mbarrier.base]);
@@ -180,8 +179,8 @@ impl Operation {
                     context.require(&[from.base]);
                     store(context, &mut faults, lane, *from, target);
                 }
-                Operation::Commit => context.commit_reads(thread),
-                Operation::Wait(allowed) => context.wait_for_reads(thread, *allowed),
+                Operation::Commit => context.commit_bulk_group(lane),
+                Operation::Wait { allowed, reads_only } => context.wait_for_bulk_groups(lane, *allowed, *reads_only),
                 Operation::Prefetch(source) => prefetch_source(context, &mut faults, lane, source),
             }
         }

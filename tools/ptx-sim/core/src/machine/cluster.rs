@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::barriers::{Barrier, barrier_count, cluster_barrier};
 use super::bulk_reads::BulkReads;
+use super::bulk_writes::BulkWrites;
 use super::grid::Machine;
 use super::mbarriers::Mbarriers;
 use super::proxies::Proxies;
@@ -56,6 +57,7 @@ pub(crate) struct ClusterState {
     /// Absent when races are not looked for.
     pub races: Option<Races>,
     pub bulk_reads: BulkReads,
+    pub bulk_writes: BulkWrites,
     pub proxies: Proxies,
     pub loads: SharedLoads,
     pub warpgroups: Warpgroups,
@@ -98,6 +100,7 @@ impl ClusterState {
             mbarriers: Mbarriers::default(),
             races: machine.races.then(|| Races::new(shape(), machine.overlaps_previous, machine.strict)),
             bulk_reads: BulkReads::default(),
+            bulk_writes: BulkWrites::default(),
             proxies: Proxies::new(blocks as usize, watched),
             loads: SharedLoads::new(readers as usize, machine.program.registers.len()),
             warpgroups: Warpgroups::default(),
@@ -123,6 +126,7 @@ impl ClusterState {
             races.start(number);
         }
         self.bulk_reads.clear();
+        self.bulk_writes.clear();
         self.proxies.clear();
         self.loads.clear();
         self.warpgroups.clear();

@@ -4,6 +4,7 @@
 mod async_matrix;
 mod barriers;
 mod bulk_reads;
+mod bulk_writes;
 mod calls;
 mod cluster;
 mod grid;

@@ -15,18 +15,22 @@ pub enum Engine {
     BulkReads,
     /// The `wgmma` instructions of its warp, which read shared memory until they are waited for.
     Matrix,
+    /// Its bulk copies and reductions to global memory, which write it until they are waited for, other than with
+    /// `wait_group.read`.
+    BulkWrites,
 }
 
 impl Engine {
     /// All kinds, in the order in which agents are numbered.
-    pub(super) const ALL: [Engine; 4] = [Engine::Thread, Engine::Copies, Engine::BulkReads, Engine::Matrix];
+    pub(super) const ALL: [Engine; 5] =
+        [Engine::Thread, Engine::Copies, Engine::BulkReads, Engine::Matrix, Engine::BulkWrites];
 
     /// Suffix for the name of an access in messages; empty for the thread itself.
     pub fn by(self) -> &'static str {
         match self {
             Engine::Thread => "",
             Engine::Copies => " by an asynchronous copy",
-            Engine::BulkReads => " by a bulk copy",
+            Engine::BulkReads | Engine::BulkWrites => " by a bulk copy",
             Engine::Matrix => " by wgmma",
         }
     }
@@ -37,8 +41,13 @@ impl Engine {
     }
 
     /// Whether it accesses memory until its thread waits for it.
-    pub(super) fn is_asynchronous(self) -> bool {
+    pub(crate) fn is_asynchronous(self) -> bool {
         self != Engine::Thread
+    }
+
+    /// Whether it writes data that the check for races does not know.
+    pub(super) fn writes_unseen(self) -> bool {
+        self == Engine::Copies
     }
 }
 

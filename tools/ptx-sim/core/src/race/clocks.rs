@@ -73,6 +73,11 @@ impl Clocks {
         Agent::of_group(group, lane, self.warps)
     }
 
+    /// Whether a group writes data that the check for races does not know.
+    pub fn writes_unseen(&self, group: usize) -> bool {
+        !self.is_of_threads(group) && self.agent(group, 0).engine.writes_unseen()
+    }
+
     /// The current time of an agent.
     pub fn now(&self, agent: Agent) -> u32 {
         self.now[self.group(agent)]
@@ -141,7 +146,7 @@ impl Clocks {
         for lane in crate::lanes::lanes(lanes) {
             let thread = self.index(Agent::new(warp, lane, Engine::Thread));
             clock.advance(thread, self.now[warp as usize]);
-            for engine in [Engine::Copies, Engine::BulkReads] {
+            for engine in [Engine::Copies, Engine::BulkReads, Engine::BulkWrites] {
                 let index = self.index(Agent::new(warp, lane, engine));
                 clock.advance(index, self.finished[index]);
             }

@@ -119,7 +119,7 @@ impl GridRaces {
 impl Entry {
     /// The kind of race with an access of another cluster, unless they are ordered.
     fn conflict(&self, new: &Entry, warps: usize) -> Option<Kind> {
-        let is_copy = [self, new].iter().any(|entry| entry.agent(warps).engine.is_asynchronous());
+        let is_copy = [self, new].iter().any(|entry| entry.agent(warps).engine.writes_unseen());
         let kind = self.record.conflict(&new.record, is_copy, Strength::reaches_other_clusters);
         kind.filter(|_| self.cluster != new.cluster)
     }

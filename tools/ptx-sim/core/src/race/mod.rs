@@ -5,8 +5,8 @@
 //! acquire. Whether the accesses coincide in the executed schedule does not matter.
 //!
 //! Asynchronous copies are made by an agent of their own per thread, and so are the shared memory reads of bulk copies
-//! and `wgmma`. Such an access is ordered after what its thread did before issuing it. What the thread does after
-//! waiting for it, and what that releases, is ordered after the access.
+//! and `wgmma`, and the writes of bulk copies to global memory. Such an access is ordered after what its thread did
+//! before issuing it. What the thread does after waiting for it, and what that releases, is ordered after the access.
 //!
 //! A grid that may begin while the previous one runs waits for its end with `griddepcontrol.wait`: accesses not ordered
 //! after such a wait may race with that grid.

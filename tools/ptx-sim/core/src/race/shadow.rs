@@ -137,7 +137,7 @@ impl Record {
             concurrent = clocks.concurrent(agent, self.group as usize, self.lanes, self.time);
         }
         if concurrent != 0 && may_meet {
-            let is_copy = agent.engine.is_asynchronous() || !clocks.is_of_threads(self.group as usize);
+            let is_copy = agent.engine.writes_unseen() || clocks.writes_unseen(self.group as usize);
             meets(self, concurrent, is_copy);
         }
         if new.is_last_word() || covered && concurrent == 0 {
