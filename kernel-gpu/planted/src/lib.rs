@@ -431,6 +431,7 @@ planted! {
         race_global RaceGlobal {
             bulk_stores_of_two_blocks_to_one_row: 2 x 32 threads, 1536 shared, 0 in, 1024 out;
             sum_without_a_turn: 2 x 32 threads, 1536 shared, 4 in, 512 out;
+            turn_before_the_writes: 2 x 32 threads, 1536 shared, 4 in, 512 out;
             boxes_of_two_blocks_that_overlap: 2 x 32 threads, 1536 shared, 1024 in, 0 out, 8 x 32 words in boxes of 4 x 32, swizzle None;
         }
         cluster Cluster {

@@ -30,21 +30,34 @@ pub unsafe fn boxes_of_two_blocks_that_overlap<const PLANTED: bool>(arguments: A
     }
 }
 
-/// Blocks add to a sum in order: the first one stores it, and the input's first word counts. The second one does not wait for its turn.
+/// The second block does not wait for its turn.
 #[inline(always)]
 pub unsafe fn sum_without_a_turn<const PLANTED: bool>(arguments: Arguments) {
+    add_in_turn(arguments, !PLANTED, bulk_copy::wait_for_writes);
+}
+
+/// The first block gives the turn away when its copy has read its source, not when it has written the sum.
+#[inline(always)]
+pub unsafe fn turn_before_the_writes<const PLANTED: bool>(arguments: Arguments) {
+    let wait_for_copy = || if PLANTED { bulk_copy::wait_for_reads::<0>() } else { bulk_copy::wait_for_writes() };
+    add_in_turn(arguments, true, wait_for_copy);
+}
+
+/// Blocks add to a sum in order: the first one stores it, and the input's first word counts.
+#[inline(always)]
+unsafe fn add_in_turn(arguments: Arguments, waits_for_turn: bool, wait_for_copy: impl Fn()) {
     let block = block_idx_x();
     fill_and_fence(0, block);
     if is_leader() {
         if block == 0 {
             bulk_copy::store(arguments.output, stage(0), STAGE_BYTES);
         } else {
-            while !PLANTED && global::load_acquire(arguments.input) != block {}
+            while waits_for_turn && global::load_acquire(arguments.input) != block {}
             proxy::fence_async_global();
             bulk_copy::add_f32(arguments.output, stage(0), STAGE_BYTES);
         }
         bulk_copy::commit_group();
-        bulk_copy::wait_for_writes();
+        wait_for_copy();
         global::store_release(arguments.input, block + 1);
     }
 }
