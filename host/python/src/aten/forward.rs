@@ -125,8 +125,7 @@ impl Torch {
             Backward::Flash => self.empty(&[2], &[1], uint64, gpu)?,
             Backward::Cudnn => self.empty(&[], &[], int64, gpu)?,
         };
-        // SAFETY: the handle is alive, and nobody else has the tensor.
-        (unsafe { (self.call.zero)(state.handle) } == 0).then_some(state)
+        state.fill(0.0)
     }
 
     /// The state that Python makes.
@@ -269,7 +268,9 @@ pub unsafe extern "C-unwind" fn of_kept(stack: *mut u64, _: u64, _: u64) {
     let sides = [left, right].map(|side| side.map_or(-1, |side| side as i64));
     let kept = Kept { bits, softcap: f64::from_bits(softcap), sides };
     let mut call = Call::of_kept(kept, tensors, [bias, of_q, of_k], scale);
-    call.has_others |= seqlen_k.is_some() || window_size.is_some();
+    // The node has a negative side for none, so one that is given is refused here.
+    let has_negative_side = [left, right].into_iter().flatten().any(|side| (side as i64) < 0);
+    call.has_others |= seqlen_k.is_some() || window_size.is_some() || has_negative_side;
     let wants_lse = truth(wants_lse);
     let Results { o, lse, states: [seed, offset], .. } =
         torch.forward(&Forward { call, backward: Backward::Own, wants_lse });

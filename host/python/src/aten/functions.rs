@@ -41,7 +41,6 @@ functions! {
     new_undefined = c"aoti_torch_new_uninitialized_tensor": fn(*mut Handle) -> i32;
     new_handle = c"aoti_torch_new_tensor_handle": fn(Handle, *mut Handle) -> i32;
     empty_strided = c"aoti_torch_empty_strided": fn(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> i32;
-    zero = c"aoti_torch_zero_": fn(Handle) -> i32;
     fill = c"aoti_torch_aten_fill__Scalar": fn(Handle, f64) -> i32;
     delete_tensor = c"aoti_torch_delete_tensor_object": fn(Handle) -> i32;
     is_defined = c"aoti_torch_is_defined": fn(Handle, *mut bool) -> i32;

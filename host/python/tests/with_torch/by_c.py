@@ -331,6 +331,17 @@ class Kernels(unittest.TestCase):
                 self.assertEqual([each for place, each in enumerate(result) if place not in numbers], [None] * (len(result) - len(numbers)))
                 self.assertEqual(MEMORY.alive, before)
 
+    def test_what_a_node_cannot_keep_is_refused(self):
+        q, k, v = map(MEMORY.tensor, problem())
+        plain = (None, None, None, None, None, 0.0, 0, True)
+        self.assertIsNotNone(_recorded._keeping(ALONE, q, k, v, *plain)[0])
+        for name, place, value in (("left", 3, -1), ("right", 4, -5), ("third tensor", 2, q)):
+            with self.subTest(name):
+                given = [*plain[:place], value, *plain[place + 1 :]]
+                self.assertIsNone(_recorded._keeping(ALONE, q, k, v, *given)[0])
+        for option in ({"seqlen_k": k}, {"window_size": 3}, {"scale": -1.0}):
+            self.assertIsNone(_recorded._keeping(ALONE, q, k, v, *plain, **option)[0], option)
+
     def test_out_of_memory(self):
         q, k, v = map(MEMORY.tensor, problem())
         SDPA(ALONE, q, k, v)
