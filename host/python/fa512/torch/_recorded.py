@@ -142,8 +142,8 @@ def _of_sdpa_backward(
     *states: Tensor,
     scale: Optional[float] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    _refuse_dropout(dropout_p)
-    return of_batch(grad, query, key, value, out, lse, causal=is_causal, scale=scale, align=BOTTOM_RIGHT)
+    tensors, others = (grad, query, key, value, out, lse), dropout_p != 0.0
+    return _gradients(tensors, (None, None), "bhsd", 0, True, others, None, causal=is_causal, scale=scale)
 
 
 def _of_flash_backward(
@@ -164,17 +164,10 @@ def _of_flash_backward(
     window_size_left: Optional[int] = None,
     window_size_right: Optional[int] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    _refuse_dropout(dropout_p)
-    options = {"causal": is_causal, "scale": scale, "window": (window_size_left, window_size_right), "align": BOTTOM_RIGHT}
-    if cum_seq_q is None:
-        return of_batch(grad, query, key, value, out, lse, layout="bshd", **options)
-    packed = {"max_seqlen": max_q, "cu_seqlens_k": None if cum_seq_k is cum_seq_q else cum_seq_k}
-    return of_packed(grad, query, key, value, out, lse, cum_seq_q, **packed, **options)
-
-
-def _refuse_dropout(probability: float) -> None:
-    if probability != 0.0:
-        raise ValueError(f"fa512: dropout is {probability}, and the forward pass had none")
+    tensors, others = (grad, query, key, value, out, lse), dropout_p != 0.0
+    options = {"causal": is_causal, "scale": scale, "window": (window_size_left, window_size_right)}
+    form = "bshd" if cum_seq_q is None else "packed"
+    return _gradients(tensors, (cum_seq_q, cum_seq_k), form, max_q, True, others, None, **options)
 
 
 def _by_python(handles: list[Any], options: dict[str, Any]) -> tuple[Any, ...]:
@@ -198,6 +191,7 @@ def _gradients(
     bias: Optional[Tensor],
     **options: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """dQ, dK and dV of dO, Q, K, V, O and LSE, of which `lengths` are as for `keep`."""
     if has_others:
         raise ValueError("fa512: the backward has an argument, such as dropout, that the forward pass had not")
     options["align"] = BOTTOM_RIGHT if is_bottom_right else TOP_LEFT

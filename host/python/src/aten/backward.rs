@@ -90,7 +90,7 @@ impl Torch {
         (lse.rank, lse.sizes, lse.dtype, lse.gpu) == (rank, sizes, self.float32(), gpu) && has_no_gaps
     }
 
-    /// The gradients by Python's kernel of the operator; its error, or why it was not called.
+    /// The gradients by Python; its error, or why it was not called.
     fn backward_in_python(&'static self, Backward { call, d_o, o, lse }: &Backward) -> Result<Gradients, String> {
         let attempt = |py: Python<'_>| -> PyResult<Gradients> {
             let own = self.own.as_ref().expect("a kernel of this backward is registered with it");

@@ -1,4 +1,4 @@
-//! PyTorch's attentions without Python: kernels by PyTorch's stable C interface, at dispatch keys that no tensors of others have.
+//! PyTorch's attentions without Python: kernels by PyTorch's stable C interface, at dispatch keys where PyTorch has none of these operators.
 //!
 //! A kernel finds its arguments on a stack of 64-bit values, and writes its results over them. A tensor is a handle that its holder owns; a
 //! number or truth value is its bits; an optional argument is null, or a pointer, owned, to the value.
