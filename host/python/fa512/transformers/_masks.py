@@ -8,6 +8,7 @@ to, once for each forward pass: servers write their masks in place, and tensors 
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -47,15 +48,17 @@ class Mask:
         limits: Limits,
         padding: Optional[Tensor] = None,
         sequences: Optional[Tensor] = None,
+        on_host: Optional[Tensor] = None,
     ) -> None:
-        """The last query is at the last key. `padding` [batch, keys] is true for tokens; `sequences` [batch, keys] has a number for each,
-        the same within one."""
+        """The last query is at the last key. `padding` [batch, keys] is true for tokens, and `on_host` is the same on the host, if it is
+        there; `sequences` [batch, keys] has a number for each, the same within one."""
         self.batch, self.queries, self.keys = sizes
         self.limits, self.padding, self.sequences = limits, padding, sequences
         self.is_plain = padding is None and sequences is None
         """Whether there are limits only."""
         self.options = limits.within(max(self.queries, self.keys)).options()
         """`is_causal`, `window_left` and `window_right` of the operators."""
+        self._on_host = on_host
         self._rows: Optional[Rows] = None
         self._is_located = False
         self._elements: Optional[Tensor] = None
@@ -107,20 +110,15 @@ class Mask:
         return Rows(torch.nn.functional.pad(cu_seqlens, (0, 1), value=self.sequences.numel()).int(), self.keys)
 
     def _of_padding(self, padding: Tensor) -> Optional[Rows]:
-        lengths = padding.sum(1, dtype=torch.int32)
-        begin = padding.int().argmax(1).int()
-        end = begin + lengths
-        position = torch.arange(self.keys, device=padding.device)
-        is_run = ((position >= begin[:, None]) & (position < end[:, None])) == padding
-        is_left = (end == self.keys) | (lengths == 0)
-        facts = torch.stack([is_run.all(), (begin == 0).all(), is_left.all()])
-        is_run, is_right_padded, is_left_padded = facts.tolist()
-        entries = torch.arange(self.batch + 1, dtype=torch.int32, device=padding.device)
-        bounds = (torch.stack((begin, end), 1) + self.keys * entries[:-1, None]).flatten()
+        # On the host: a GPU would be given some thirty kernels, which takes the host longer.
+        lengths, begins, ends = _runs(padding.cpu() if self._on_host is None else self._on_host)
+        if any(end - begin != length for begin, end, length in zip(begins, ends, lengths)):
+            return self._of_gaps(padding, lengths) if self.limits.are_none else None
+        is_right_padded = not any(begins)
+        is_left_padded = all(end == self.keys or not length for end, length in zip(ends, lengths))
         # Tokens of the entries, and between them sequences of padding.
-        bounds = torch.cat((entries[:1], bounds, self.keys * entries[-1:]))
-        if not is_run:
-            return self._of_gaps(padding, lengths, entries) if self.limits.are_none else None
+        places = [self.keys * entry + place for entry, run in enumerate(zip(begins, ends)) for place in run]
+        bounds = _bounds([0, *places, self.keys * self.batch], padding.device)
         if self.limits.right == 0 and is_right_padded:
             # Queries and keys are the same rows. No token sees padding, which is in sequences of its own.
             return Rows(bounds, self.keys) if self.queries == self.keys else None
@@ -129,13 +127,27 @@ class Mask:
         if not (is_left_padded or is_at_the_begin or self.limits.are_none):
             return None
         # Every query of an entry sees its tokens; none sees padding.
-        cu_seqlens = (self.queries * entries).repeat_interleave(2)
+        cu_seqlens = _bounds([self.queries * (index // 2) for index in range(2 * self.batch + 2)], padding.device)
         return Rows(cu_seqlens, self.queries, bounds, self.keys, TOP_LEFT if is_at_the_begin else BOTTOM_RIGHT)
 
-    def _of_gaps(self, padding: Tensor, lengths: Tensor, entries: Tensor) -> Rows:
-        cu_seqlens_k = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+    def _of_gaps(self, padding: Tensor, lengths: list[int]) -> Rows:
+        cu_seqlens = _bounds([self.queries * entry for entry in range(self.batch + 1)], padding.device)
+        cu_seqlens_k = _bounds([0, *itertools.accumulate(lengths)], padding.device)
         tokens = padding.flatten().nonzero().flatten()
-        return Rows(self.queries * entries, self.queries, cu_seqlens_k, self.keys, TOP_LEFT, tokens)
+        return Rows(cu_seqlens, self.queries, cu_seqlens_k, self.keys, TOP_LEFT, tokens)
+
+
+def _runs(tokens: Tensor) -> tuple[list[int], list[int], list[int]]:
+    """Of each entry of a mask [batch, keys] on the host: how many tokens, the place of the first, the place after the last. An entry without
+    tokens has 0 in all three."""
+    lengths = tokens.sum(1).tolist()
+    is_token = tokens.view(torch.uint8)
+    begins, behind = (each.argmax(1).tolist() for each in (is_token, is_token.flip(1)))
+    return lengths, begins, [tokens.shape[1] - padded if length else 0 for length, padded in zip(lengths, behind)]
+
+
+def _bounds(bounds: list[int], device: torch.device) -> Tensor:
+    return torch.tensor(bounds, dtype=torch.int32).to(device)
 
 
 _plain: dict[tuple[Any, ...], Mask] = {}
@@ -222,10 +234,11 @@ def mask(
         tokens = _copy_of_tokens(attention_mask, kv_offset, keys)
         if tokens is None:
             return elements()
-    padding = None if tokens is None or bool(tokens.all()) else tokens
+    on_host = None if tokens is None else tokens.cpu()
+    padding = None if on_host is None or bool(on_host.all()) else tokens
     if padding is not None and limits.right == 0 and q_length != keys:
         return elements()
-    described = Mask((batch_size, q_length, keys), limits, padding, sequences)
+    described = Mask((batch_size, q_length, keys), limits, padding, sequences, on_host)
     if sequences is not None:
         return _stand_for(described, sequences.int()[:, None, None, :] + 1)
     if tokens is None:
