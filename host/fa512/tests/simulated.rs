@@ -107,9 +107,9 @@ fn heads_of_queries_may_share_heads_of_keys() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
     for (heads, kv_heads, mask) in [(4, 2, Mask::Full), (6, 1, Mask::Causal), (4, 2, Mask::Window)] {
-        for layout in [Layout::Bhsd, Layout::Bshd] {
-            for sequence in [70, 512] {
-                let shape = Shape::new(2, heads, sequence).with_kv_heads(kv_heads);
+        for (layout, longest) in [(Layout::Bhsd, 200), (Layout::Bshd, 512)] {
+            for (batch, sequence) in [(2, 70), (1, longest)] {
+                let shape = Shape::new(batch, heads, sequence).with_kv_heads(kv_heads);
                 let case = Case::new(Problem::new(shape, mask, layout).unwrap(), &stream);
                 compute(&case);
             }

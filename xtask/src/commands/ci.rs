@@ -1,6 +1,7 @@
 //! `cargo xtask ci`: everything that a change must pass.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -29,8 +30,8 @@ use crate::simulator;
 /// Downloads the device compiler and ptxas if they are missing. Every check runs, even if others fail.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Check loops over registers, and that ptxas writes the same for GPUs with the same instructions, in all entries, not in some that
-    /// have every option of them
+    /// Try all entries on every problem of the tests, not in turns; check loops over registers, and that ptxas writes the same for GPUs with
+    /// the same instructions, in all entries, not in some that have every option of them
     #[arg(long)]
     all_entries: bool,
 }
@@ -73,7 +74,7 @@ impl Arguments {
         let failed = thread::scope(|scope| {
             let of_device = scope.spawn(|| failures(of_device));
             let mut failed = failures(of_host);
-            failed.extend(failures_of_programs(environment, workspace));
+            failed.extend(failures_of_programs(environment, workspace, checked));
             failed.extend(of_device.join().unwrap_or_else(|_| vec!["a check of the device half panicked"]));
             failed
         });
@@ -93,7 +94,11 @@ fn failures<'a>(checks: Vec<(&'a str, Check<'_>)>) -> Vec<&'a str> {
 }
 
 /// Builds the programs of the tests, and runs the tests beside those of the Python package that take one core.
-fn failures_of_programs(environment: &Environment, workspace: &Workspace) -> Vec<&'static str> {
+fn failures_of_programs(environment: &Environment, workspace: &Workspace, checked: Checked) -> Vec<&'static str> {
+    let variables: &[(&str, &OsStr)] = match checked {
+        Checked::All => &[(test::ALL_ENTRIES_VARIABLE, OsStr::new("1"))],
+        Checked::Cover => &[],
+    };
     const PYTHON: &str = "the Python package";
     const TESTS: &str = "tests";
     let libraries = || -> Result<PathBuf> {
@@ -111,7 +116,7 @@ fn failures_of_programs(environment: &Environment, workspace: &Workspace) -> Vec
     let check = || python_test::check(environment, workspace, &libraries);
     let failed = thread::scope(|scope| {
         let python = scope.spawn(|| fails(PYTHON, Box::new(check)));
-        let tests = fails(TESTS, Box::new(|| test::run_tests(environment, workspace, &[])));
+        let tests = fails(TESTS, Box::new(|| test::run_tests_with(environment, workspace, &[], variables)));
         python.join().unwrap_or(Some(PYTHON)).into_iter().chain(tests)
     });
     // Alone: it takes all cores, and of the models of transformers as many as its time allows.
@@ -173,19 +178,27 @@ fn check_resources(manifest: &Manifest) -> Result<()> {
     Ok(())
 }
 
+/// Of a module's entries, how many are assembled once more where not all are.
+const MOST_FOR_PTXAS: usize = 8;
+
 /// ptxas must report for an architecture what the manifest took over from one with the same instructions.
 fn check_same_instructions(ptxas: &Ptxas, folder: &PtxFolder, checked: Checked) -> Result<()> {
     let forward = checked.forward(VARIANTS.iter()).into_iter().map(|variant| (variant.family(), variant.entry));
     let backward =
         checked.backward(BACKWARD_VARIANTS.iter()).into_iter().map(|variant| (variant.family(), variant.entry));
-    let checked: Vec<_> = forward.chain(backward).collect();
+    let checked_names: Vec<_> = forward.chain(backward).collect();
     for module in &folder.manifest.modules {
         let forward = module.entries.iter().map(|entry| (entry.name.as_str(), &entry.resources));
         let backward = module.backward.iter().map(|entry| (entry.name.as_str(), &entry.resources));
         let of_module: BTreeMap<_, _> = forward.chain(backward).collect();
         let is_here = |(_, name): &&(Family, &str)| of_module.contains_key(name);
-        let names: Vec<&str> = checked.iter().filter(is_here).map(|(_, name)| *name).collect();
-        let (family, _) = checked.iter().find(is_here).with_context(|| format!("{} has no entries", module.file))?;
+        let mut names: Vec<&str> = checked_names.iter().filter(is_here).map(|(_, name)| *name).collect();
+        if checked == Checked::Cover {
+            // What is checked is ptxas, of one version: of the cover the first, which have most options.
+            names.truncate(MOST_FOR_PTXAS);
+        }
+        let (family, _) =
+            checked_names.iter().find(is_here).with_context(|| format!("{} has no entries", module.file))?;
         for architecture in checked_architectures(*family).filter(|one| instructions_of(*one) != *one) {
             let ptx = folder.path.join(&module.file);
             let assembly = ptxas.assemble_entries(&names, *family, &ptx, architecture, cores::count());

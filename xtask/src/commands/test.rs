@@ -22,6 +22,9 @@ use crate::simulator;
 /// depended on it, cargo would build the simulator again with the features that they ask of its dependencies.
 const WITH_KERNELS: [&str; 2] = ["fa512", "fa512-c"];
 
+/// Has the tests of package fa512-cli try all entries on every problem, not in turns.
+pub const ALL_ENTRIES_VARIABLE: &str = "FA512_ALL_ENTRIES";
+
 /// The build tasks' own.
 const TASKS: [&str; 2] = ["-p", "xtask"];
 
@@ -47,12 +50,7 @@ impl Arguments {
     }
 }
 
-/// Runs `cargo test` on the workspace with the PTX folder that is there.
-pub fn run_tests(environment: &Environment, workspace: &Workspace, arguments: &[String]) -> Result<()> {
-    run_tests_with(environment, workspace, arguments, &[])
-}
-
-/// [`run_tests`] with environment variables for the tests.
+/// Runs `cargo test` on the workspace with the PTX folder that is there, and environment variables for the tests.
 pub fn run_tests_with(
     environment: &Environment,
     workspace: &Workspace,

@@ -18,7 +18,7 @@ use contract::refusal::Tensor;
 use contract::view::Layout;
 use ptx_sim::FindingClass;
 
-use crate::support::{Case, ptx_entries};
+use crate::support::{Case, is_turn, ptx_entries};
 
 /// The entries for packed sequences: of the usual width and element type all, of others those of one mask.
 fn packed_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)> {
@@ -28,6 +28,14 @@ fn packed_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)
         (false, Element::Bf16) => false,
     };
     ptx_entries().filter(move |(entry, _)| entry.sequence == Sequence::Packed && is_tried(entry))
+}
+
+/// Each of those entries with some of the `arrays`, in turns.
+fn packed_entries_with<T: Copy>(arrays: &[T]) -> impl Iterator<Item = (&'static Entry, &'static PtxModule, T)> {
+    packed_entries().enumerate().flat_map(|(index, (entry, module))| {
+        let turns = arrays.iter().enumerate().filter(move |(number, _)| is_turn(index + number));
+        turns.map(move |(_, arrays)| (entry, module, *arrays))
+    })
 }
 
 /// `cu_seqlens` arrays, and their problem given by its rows of Q and of K and V.
@@ -126,10 +134,8 @@ fn assert_within(entry: &Entry, module: &PtxModule, arrays: &Arrays<'_>) {
 
 #[test]
 fn no_lengths_make_a_kernel_leave_the_tensors_or_hang() {
-    for (entry, module) in packed_entries() {
-        for cu_seqlens in HOSTILE {
-            assert_within(entry, module, &Arrays::shared(90, cu_seqlens, &mut [(Tensor::Q, &[])]));
-        }
+    for (entry, module, cu_seqlens) in packed_entries_with(&HOSTILE) {
+        assert_within(entry, module, &Arrays::shared(90, cu_seqlens, &mut [(Tensor::Q, &[])]));
     }
 }
 
@@ -140,29 +146,26 @@ fn no_row_has_two_writers_however_many_sequences_overlap() {
     let overlapping: Vec<u32> = (0..13).map(|index| index * 12 % 90).collect();
     let many: Vec<u32> = (0..300).map(|index| index * 7 % 90).collect();
     let late: Vec<u32> = (0..300).map(|index| if index < 100 { index } else { index * 11 % 150 }).collect();
-    for (entry, module) in packed_entries() {
-        for (rows, cu_seqlens) in [(90, &overlapping), (90, &many), (150, &late)] {
-            assert_within(entry, module, &Arrays::shared(rows, cu_seqlens, &mut [(Tensor::Q, &[])]));
-        }
+    for (entry, module, (rows, cu_seqlens)) in packed_entries_with(&[(90, &overlapping), (90, &many), (150, &late)]) {
+        assert_within(entry, module, &Arrays::shared(rows, cu_seqlens, &mut [(Tensor::Q, &[])]));
     }
 }
 
 #[test]
 fn no_lengths_of_keys_make_a_kernel_leave_the_tensors_or_hang() {
-    for (entry, module) in packed_entries() {
-        for (queries, keys) in HOSTILE.into_iter().zip(HOSTILE.into_iter().rev()) {
-            let used = [minus(7), 3, i32::MAX as u32];
-            let arrays = [
-                (Tensor::CuSeqlens, queries),
-                (Tensor::CuSeqlensK, keys),
-                (Tensor::SequsedQ, &used[..]),
-                (Tensor::SequsedK, &used[1..]),
-            ];
-            // The last array is too short for three sequences; with the others for as many as they are.
-            let packing = Packing::separate(3, 90);
-            assert_within(entry, module, &Arrays { rows: [90, 70], packing, arrays: &arrays[..3] });
-            assert_within(entry, module, &Arrays { rows: [70, 90], packing, arrays: &arrays[..2] });
-        }
+    let both: Vec<_> = HOSTILE.into_iter().zip(HOSTILE.into_iter().rev()).collect();
+    for (entry, module, (queries, keys)) in packed_entries_with(&both) {
+        let used = [minus(7), 3, i32::MAX as u32];
+        let arrays = [
+            (Tensor::CuSeqlens, queries),
+            (Tensor::CuSeqlensK, keys),
+            (Tensor::SequsedQ, &used[..]),
+            (Tensor::SequsedK, &used[1..]),
+        ];
+        // The last array is too short for three sequences; with the others for as many as they are.
+        let packing = Packing::separate(3, 90);
+        assert_within(entry, module, &Arrays { rows: [90, 70], packing, arrays: &arrays[..3] });
+        assert_within(entry, module, &Arrays { rows: [70, 90], packing, arrays: &arrays[..2] });
     }
 }
 
@@ -170,13 +173,11 @@ fn no_lengths_of_keys_make_a_kernel_leave_the_tensors_or_hang() {
 fn no_used_rows_make_a_kernel_leave_its_batch_entry_or_hang() {
     let packing = Packing { sequences: 3, longest: 30, lengths: Lengths::Padded };
     let used: [&[u32]; 3] = [&[minus(7), 31, u32::MAX], &[i32::MIN as u32, 1_000_000, 30], &[0, i32::MAX as u32, 1]];
-    for (entry, module) in packed_entries() {
-        for used in used {
-            let arrays = [(Tensor::SequsedQ, used), (Tensor::SequsedK, used)];
-            for arrays in [&arrays[..1], &arrays[1..], &arrays[..]] {
-                let (findings, _) = run(entry, module, &Arrays { rows: [90, 210], packing, arrays });
-                assert!(findings.is_empty(), "{} with {arrays:?}: {findings:?}", entry.name);
-            }
+    for (entry, module, used) in packed_entries_with(&used) {
+        let arrays = [(Tensor::SequsedQ, used), (Tensor::SequsedK, used)];
+        for arrays in [&arrays[..1], &arrays[1..], &arrays[..]] {
+            let (findings, _) = run(entry, module, &Arrays { rows: [90, 210], packing, arrays });
+            assert!(findings.is_empty(), "{} with {arrays:?}: {findings:?}", entry.name);
         }
     }
 }
@@ -197,18 +198,16 @@ fn rows_of_no_sequence_become_zeros() {
     // In front and behind, behind only, none, all.
     let arrays: [&[u32]; 6] =
         [&[20, 30, 30, 70], &[0, 30, 30, 70], &[3, 30, 41, 90], &[0, 90], &[90, 90], &[0, 0, 0, 0, 0, 0]];
-    for (entry, module) in packed_entries() {
+    for (entry, module, cu_seqlens) in packed_entries_with(&arrays) {
         let one = entry.element.encode(1.0);
-        for cu_seqlens in arrays {
-            let arrays = &mut [(Tensor::Q, &[][..])];
-            let (findings, outputs) = run(entry, module, &Arrays::shared(90, cu_seqlens, arrays));
-            assert!(findings.is_empty(), "{} with {cu_seqlens:?}: {findings:?}", entry.name);
-            let of_sequences = cu_seqlens[0]..*cu_seqlens.last().unwrap();
-            assert_rows(entry, &outputs, 90, |row| match of_sequences.contains(&row) {
-                true => (one, f32::is_finite),
-                false => (0, |lse| lse == f32::NEG_INFINITY),
-            });
-        }
+        let arrays = &mut [(Tensor::Q, &[][..])];
+        let (findings, outputs) = run(entry, module, &Arrays::shared(90, cu_seqlens, arrays));
+        assert!(findings.is_empty(), "{} with {cu_seqlens:?}: {findings:?}", entry.name);
+        let of_sequences = cu_seqlens[0]..*cu_seqlens.last().unwrap();
+        assert_rows(entry, &outputs, 90, |row| match of_sequences.contains(&row) {
+            true => (one, f32::is_finite),
+            false => (0, |lse| lse == f32::NEG_INFINITY),
+        });
     }
 }
 
@@ -320,13 +319,14 @@ fn entries_of_a_padded_batch_use_some_of_their_rows() {
 #[test]
 fn what_lies_in_other_sequences_changes_no_bit() {
     let lengths = [70, 3, 129, 64];
-    let keys = [64, 129, 70, 3];
-    for (entry, module) in packed_entries() {
-        assert_apart(entry, module, &inputs::Lengths::Shared(lengths.to_vec()), [73..202, 73..202]);
-        assert_apart(entry, module, &inputs::Lengths::separate(&lengths, &keys).unwrap(), [73..202, 193..263]);
-        // Without keys, rows have nothing to do with those of the neighbours.
-        let lengths = inputs::Lengths::separate(&lengths, &[64, 129, 0, 3]).unwrap();
-        assert_apart(entry, module, &lengths, [73..202, 193..193]);
+    // With the keys of the queries, with others, and without any: those rows have nothing to do with the neighbours' either.
+    let keys = [(None, 73..202), (Some([64, 129, 70, 3]), 193..263), (Some([64, 129, 0, 3]), 193..193)];
+    for (entry, module, (keys, own)) in packed_entries_with(&keys.each_ref()) {
+        let lengths = match keys {
+            None => inputs::Lengths::Shared(lengths.to_vec()),
+            Some(keys) => inputs::Lengths::separate(&lengths, keys).unwrap(),
+        };
+        assert_apart(entry, module, &lengths, [73..202, own.clone()]);
     }
 }
 
