@@ -332,6 +332,27 @@ fn gradients_of_heads_that_a_block_computes_whole_are_right() {
 }
 
 #[test]
+fn gradients_of_heads_of_one_tile_are_right() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for (batch, heads, sequence, kv_sequence, head_dim) in
+        [(3, 3, 64, 64, 64), (2, 1, 1, 64, 128), (1, 2, 64, 1, 72), (5, 1, 17, 40, 32), (1, 3, 50, 33, 128)]
+    {
+        // Before the last key, a causal mask is a window.
+        let masks = if sequence < kv_sequence { &[Mask::Full][..] } else { &[Mask::Full, Mask::Causal] };
+        for &mask in masks {
+            let shape = Shape::new(batch, heads, sequence).with_kv_sequence(kv_sequence).with_head_dim(head_dim);
+            let problem = problem(shape, mask, Layout::Bshd);
+            let gradients = Gradients::new(problem, &stream);
+            let entry = fa512::supports_backward(&gradients.gradient, &Gpu::current().unwrap()).unwrap().entry;
+            assert_eq!(entry.contains("_backward_single_"), crate::ARCHITECTURE == "90", "{entry}");
+            gradients.compute();
+            assert_eq!(findings(), "", "{problem:?}");
+        }
+    }
+}
+
+#[test]
 fn gradients_that_are_summed_in_a_workspace_are_right_and_come_again() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);

@@ -32,7 +32,7 @@ HARD = """
     t5.modeling_t5:T5Model
     xglm.modeling_xglm:XGLMModel
 """.split()
-SECONDS, SAMPLED = 60, 12
+SECONDS, SAMPLED = 40, 12
 
 
 class EveryModel(unittest.TestCase):

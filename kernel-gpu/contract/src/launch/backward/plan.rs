@@ -353,6 +353,7 @@ impl BackwardLaunch {
 mod tests {
     extern crate std;
 
+    use super::super::variants::Dq;
     use super::*;
     use crate::schedule::architecture::ARCHITECTURES;
     use crate::spec::config::Element;
@@ -424,7 +425,8 @@ mod tests {
                 "backward_",
                 of(matches!(tile, BackwardTile::Sm90(tile) if tile.keeps_dq()), "heads_"),
                 of(variant.sums_in_workspace(), "ordered_"),
-                of(matches!(tile, BackwardTile::Sm90(tile) if tile.warpgroups == 1), "short_"),
+                of(matches!(tile, BackwardTile::Sm90(tile) if tile.is_of_one_tile()), "single_"),
+                of(matches!(tile, BackwardTile::Sm90(TmaTile { warpgroups: 1, dq: Dq::ByItems, .. })), "short_"),
                 of(matches!(sequence, Sequence::Packed), "packed_"),
                 computes,
             ];
@@ -444,7 +446,8 @@ mod tests {
         assert_eq!(entry(&of(128, 64)), "fa512_sm90_backward_short_causal");
         assert_eq!(entry(&of(129, 64)), "fa512_sm90_backward_causal");
         assert_eq!(entry(&of(65, 72)), "fa512_sm90_d128_backward_causal");
-        assert_eq!(entry(&of(64, 72)), "fa512_sm80_d128_backward_causal", "a warpgroup would idle");
+        assert_eq!(entry(&of(64, 72)), "fa512_sm90_d128_backward_single_causal");
+        assert_eq!(entry(&of(64, 64)), "fa512_sm90_backward_single_causal");
         let far = View::new(Strides { batch: 1 << 40, head: 1 << 20, row: 64 });
         let gradient = of(200, 64);
         let gradient = gradient.with_views(GradientViews { d_o: far, ..*gradient.views() }).unwrap();

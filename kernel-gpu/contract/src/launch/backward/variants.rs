@@ -115,6 +115,8 @@ pub enum Dq {
         /// Query rows, of all heads of Q that share the head of K and V.
         rows: u32,
     },
+    /// Of the queries of a head that has one tile of them and one of keys, which an item computes all gradients of.
+    OfOneTile,
     /// Of a step's queries, from the dS of an item's keys. The items add it to a sum in a workspace, one after another, so that the sum has the
     /// same bits every time; the last one stores it. One warpgroup more computes it.
     InWorkspace,
@@ -132,7 +134,7 @@ impl TmaTile {
     /// Registers of a thread that does not compute products.
     pub const fn producer_registers(self) -> u32 {
         match self.dq {
-            Dq::ByItems => 40,
+            Dq::ByItems | Dq::OfOneTile => 40,
             Dq::InSharedMemory { .. } => 32,
             Dq::InWorkspace => 24,
         }
@@ -142,13 +144,17 @@ impl TmaTile {
     pub const fn dq_rows(self) -> u32 {
         match self.dq {
             Dq::InSharedMemory { rows, .. } => rows,
-            Dq::ByItems | Dq::InWorkspace => 0,
+            Dq::ByItems | Dq::OfOneTile | Dq::InWorkspace => 0,
         }
     }
 
-    /// Tiles of dS in shared memory, through which it is handed over.
+    /// Tiles of dS in shared memory, through which it is handed over, or read by a product.
     pub const fn d_s(self) -> u32 {
-        if self.hands_over() { IN_FLIGHT } else { 0 }
+        match self.dq {
+            Dq::ByItems => 0,
+            Dq::OfOneTile => 1,
+            Dq::InSharedMemory { .. } | Dq::InWorkspace => IN_FLIGHT,
+        }
     }
 
     /// Panels of dQ in shared memory on their way to the workspace.
@@ -166,9 +172,14 @@ impl TmaTile {
         matches!(self.dq, Dq::InWorkspace)
     }
 
+    /// Whether an item computes all gradients of a head.
+    pub const fn is_of_one_tile(self) -> bool {
+        matches!(self.dq, Dq::OfOneTile)
+    }
+
     /// Whether dQ is computed from the dS of the items of keys, by a warpgroup of its own.
     pub const fn hands_over(self) -> bool {
-        !matches!(self.dq, Dq::ByItems)
+        matches!(self.dq, Dq::InSharedMemory { .. } | Dq::InWorkspace)
     }
 
     /// Columns of its tiles.
@@ -269,7 +280,7 @@ pub enum BackwardTile {
 impl BackwardTile {
     /// Whether dQ is computed by items of its own.
     pub const fn has_query_items(self) -> bool {
-        !matches!(self, Self::Sm90(tile) if tile.hands_over())
+        !matches!(self, Self::Sm90(tile) if !matches!(tile.dq, Dq::ByItems))
     }
 
     /// Rows of the query tiles that a launch counts.
@@ -371,6 +382,7 @@ impl BackwardVariant {
             BackwardTile::Sm90(tile) if tile.sums_in_workspace() => {
                 self.is_worth_a_workspace(tile, shape, multiprocessors)
             }
+            BackwardTile::Sm90(tile) if tile.is_of_one_tile() => shape.group() == 1 && longest <= TmaTile::STEP,
             // At most two items of keys a head, and two of queries.
             BackwardTile::Sm90(tile) if tile.warpgroups == 1 => longest <= 2 * tile.rows(),
             // Of fewer rows, one warpgroup would idle; the blocks of sm_80, of which more run at once, take half the time.
@@ -423,6 +435,10 @@ macro_rules! for_every_backward_variant {
             fa512_sm90_backward_ordered_causal, fa512_sm90_bf16_backward_ordered_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Causal;
             fa512_sm90_d128_backward_ordered_full, fa512_sm90_bf16_d128_backward_ordered_full: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Full;
             fa512_sm90_d128_backward_ordered_causal, fa512_sm90_bf16_d128_backward_ordered_causal: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Causal;
+            fa512_sm90_backward_single_full, fa512_sm90_bf16_backward_single_full: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 2, own: 1, blocks: 2, dq: Dq::OfOneTile }, Any, Full;
+            fa512_sm90_backward_single_causal, fa512_sm90_bf16_backward_single_causal: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 2, own: 1, blocks: 2, dq: Dq::OfOneTile }, Any, Causal;
+            fa512_sm90_d128_backward_single_full, fa512_sm90_bf16_d128_backward_single_full: Sm90 TmaTile { columns: 128, warpgroups: 1, stages: 1, own: 1, blocks: 2, dq: Dq::OfOneTile }, Any, Full;
+            fa512_sm90_d128_backward_single_causal, fa512_sm90_bf16_d128_backward_single_causal: Sm90 TmaTile { columns: 128, warpgroups: 1, stages: 1, own: 1, blocks: 2, dq: Dq::OfOneTile }, Any, Causal;
             fa512_sm90_backward_short_full, fa512_sm90_bf16_backward_short_full: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2, dq: Dq::ByItems }, Any, Full;
             fa512_sm90_backward_short_causal, fa512_sm90_bf16_backward_short_causal: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2, dq: Dq::ByItems }, Any, Causal;
             fa512_sm90_backward_full, fa512_sm90_bf16_backward_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Full;

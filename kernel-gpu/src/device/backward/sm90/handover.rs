@@ -24,21 +24,40 @@ pub unsafe fn hand_over<K: Sm90Backward>(memory: Memory<K>, place: Place, d_s: &
     if !K::HANDS_OVER {
         return;
     }
-    let row = lane.warp % WARPGROUP_WARPS * MMA_M + lane.index % MMA_M;
-    let first = memory.d_s(place, lane.warp / WARPGROUP_WARPS).chunk(row, lane.index / MMA_M);
     // SAFETY: the warp's own rows of an empty place; the fence makes them visible to the products of who waits for the arrival.
     unsafe {
         mbarrier::wait(memory.d_s_empty(place), place.parity ^ 1);
-        unrolled!(at most 4; for k in K_STEPS => {
-            stmatrix::store_4(Square::<K>::relative_chunk(first, 0, 2 * k as u32), d_s[k]);
-        });
-        proxy::fence_async_shared();
+        store(memory, place, d_s, lane);
         arrive_together(memory.d_s_full(place), lane.index);
         if K::STAGGERS {
-            // The warpgroup's own product reads what all of its warps stored.
-            sync::some::<{ WARPGROUP_WARPS * WARP_SIZE }>(FIRST_BARRIER + lane.warp / WARPGROUP_WARPS);
+            wait_for_warpgroup(lane);
         }
     }
+}
+
+/// Stores dS of a step, 64 keys of a warpgroup, visibly to products.
+///
+/// # Safety
+/// Warp together; nobody else accesses the warp's rows of the place.
+#[inline(always)]
+pub unsafe fn store<K: Sm90Backward>(memory: Memory<K>, place: Place, d_s: &[FragmentA; K_STEPS], lane: Lane) {
+    let row = lane.warp % WARPGROUP_WARPS * MMA_M + lane.index % MMA_M;
+    let first = memory.d_s(place, lane.warp / WARPGROUP_WARPS).chunk(row, lane.index / MMA_M);
+    unrolled!(at most 4; for k in K_STEPS => {
+        // SAFETY: the caller's promise.
+        unsafe { stmatrix::store_4(Square::<K>::relative_chunk(first, 0, 2 * k as u32), d_s[k]) };
+    });
+    proxy::fence_async_shared();
+}
+
+/// Waits for the other warps of the warpgroup, whose product reads what all of them stored.
+///
+/// # Safety
+/// Warpgroup together.
+#[inline(always)]
+pub unsafe fn wait_for_warpgroup(lane: Lane) {
+    // SAFETY: the caller's promise.
+    unsafe { sync::some::<{ WARPGROUP_WARPS * WARP_SIZE }>(FIRST_BARRIER + lane.warp / WARPGROUP_WARPS) };
 }
 
 /// Hands dV and dK of a warpgroup's keys over, to be stored.

@@ -24,11 +24,13 @@ pub trait Sm90Backward:
     const WARPGROUPS: u32 = Self::TILE.warpgroups;
     /// Whether a warpgroup keeps its own rows of both tensors in registers. Otherwise the products read them from shared memory, which costs
     /// twice as much of its bandwidth.
-    const KEEPS_OWN_ROWS: bool = Self::HeadDim::COLUMNS <= 64;
+    const KEEPS_OWN_ROWS: bool = Self::HeadDim::COLUMNS <= 64 && !Self::IS_OF_ONE_TILE;
     /// Whether the products that accumulate gradients run beside the computation of the next step's P and dS. Beside wide accumulators there are
     /// no registers for both, and two blocks of a multiprocessor overlap with each other; under a mask it gains nothing.
     const OVERLAPS_STEPS: bool =
         Self::HeadDim::COLUMNS <= 64 && Self::TILE.blocks == 1 && Self::Mask::ALL_KEYS && !Self::HANDS_OVER;
+    /// Whether an item computes all gradients of a head, which has one tile of keys and one of queries.
+    const IS_OF_ONE_TILE: bool = Self::TILE.is_of_one_tile();
     /// Whether warpgroups take [turns](crate::device::tma::turns) on the tensor cores. Under a mask they gain nothing.
     const TAKES_TURNS: bool =
         Self::WARPGROUPS > 1 && Self::Mask::ALL_KEYS && (Self::OVERLAPS_STEPS || Self::HANDS_OVER);

@@ -29,10 +29,10 @@ use contract::backward::args::BackwardArgs;
 use contract::config::{MMA_M, MMA_N, WARPGROUP_ROWS, WARPGROUP_WARPS};
 
 /// 64 keys of a warpgroup.
-struct KeyStrip<'a, K: Sm90Backward> {
+pub struct KeyStrip<'a, K: Sm90Backward> {
     problem: &'a ForwardArgs,
-    dk: OutputStrip<K>,
-    dv: OutputStrip<K>,
+    pub dk: OutputStrip<K>,
+    pub dv: OutputStrip<K>,
     keys: OwnRows<K>,
     values: OwnRows<K>,
     /// Sᵀ.
@@ -42,7 +42,7 @@ struct KeyStrip<'a, K: Sm90Backward> {
     /// −LSE of the lane's columns.
     minus_lse: [[f32; 2]; N_TILES],
     p: [FragmentA; K_STEPS],
-    d_s: [FragmentA; K_STEPS],
+    pub d_s: [FragmentA; K_STEPS],
     queries: bounds::Queries,
     /// The warpgroup's first key.
     first_key: u32,
@@ -79,22 +79,8 @@ pub unsafe fn gradients<K: Sm90Backward>(
         mbarrier::wait(memory.own_full(own), own.parity);
         if first_key < length {
             let values = if K::KEEPS_DQ { memory.staged(staged, warpgroup) } else { memory.own(own, 1, warpgroup) };
-            let mut strip = KeyStrip::<K> {
-                problem,
-                dk: Fragments::zeros(),
-                dv: Fragments::zeros(),
-                keys: OwnRows::of(memory.own(own, 0, warpgroup), lane),
-                values: OwnRows::of(values, lane),
-                scores: [[[0.0; 4]; N_TILES]],
-                d_p: [[[0.0; 4]; N_TILES]],
-                minus_lse: [[0.0; 2]; N_TILES],
-                p: [[0; 4]; K_STEPS],
-                d_s: [[0; 4]; K_STEPS],
-                queries: item.queries,
-                first_key,
-                length,
-                lane,
-            };
+            let rows = [memory.own(own, 0, warpgroup), values];
+            let mut strip = KeyStrip::of(problem, rows, item.queries, (first_key, length), lane);
             if K::KEEPS_DQ {
                 release(memory, staged, lane.index);
             }
@@ -147,7 +133,39 @@ unsafe fn of_two_columns<const N: usize>(first: u32) -> [f32; 2] {
     unsafe { memory::load_shared_pair(first + const { N as u32 * MMA_N * STATISTIC_BYTES }) }
 }
 
-impl<K: Sm90Backward> KeyStrip<'_, K> {
+impl<'a, K: Sm90Backward> KeyStrip<'a, K> {
+    /// That of keys from the first of `keys` on, of its length, without any gradient.
+    ///
+    /// # Safety
+    /// As for [`OwnRows::of`].
+    #[inline(always)]
+    pub unsafe fn of(
+        problem: &'a ForwardArgs,
+        [keys, values]: [Rows<K>; 2],
+        queries: bounds::Queries,
+        (first_key, length): (u32, u32),
+        lane: Lane,
+    ) -> Self {
+        Self {
+            problem,
+            dk: Fragments::zeros(),
+            dv: Fragments::zeros(),
+            // SAFETY: the caller's promise.
+            keys: unsafe { OwnRows::of(keys, lane) },
+            // SAFETY: likewise.
+            values: unsafe { OwnRows::of(values, lane) },
+            scores: [[[0.0; 4]; N_TILES]],
+            d_p: [[[0.0; 4]; N_TILES]],
+            minus_lse: [[0.0; 2]; N_TILES],
+            p: [[0; 4]; K_STEPS],
+            d_s: [[0; 4]; K_STEPS],
+            queries,
+            first_key,
+            length,
+            lane,
+        }
+    }
+
     /// Position of the first query of a step among the keys.
     #[inline(always)]
     fn position(&self, step: Step) -> u32 {
@@ -161,7 +179,7 @@ impl<K: Sm90Backward> KeyStrip<'_, K> {
         let (problem, length, position) = (self.problem, self.length, self.position(step));
         let is_touched =
             K::Mask::touches::<K::Sequence>(problem, (position, STEP), self.first_key, WARPGROUP_ROWS, length);
-        if K::Mask::ALL_KEYS && !K::HANDS_OVER || !is_touched {
+        if K::Mask::ALL_KEYS && !K::HANDS_OVER && !K::IS_OF_ONE_TILE || !is_touched {
             return;
         }
         let lane = self.lane.recomputed();

@@ -61,10 +61,16 @@ impl<K: Sm90Backward> Memory<K> {
             assert!(Self::END == K::TILE.shared_bytes(), "the launch allocates what the kernel uses");
             assert!(K::HANDS_OVER || K::WARPGROUPS <= K::TILE.staged(), "O of an item's queries fills a stage");
             assert!(!K::KEEPS_DQ || K::HeadDim::COLUMNS == STEP, "a tile of dS is as wide as one of dV");
-            assert!(!K::HANDS_OVER || Rows::<K>::PANEL_COLUMNS == STEP, "a tile of dS is like a panel of K");
+            assert!(Self::D_S == 0 || Rows::<K>::PANEL_COLUMNS == STEP, "a tile of dS is like a panel of K");
             assert!(!K::KEEPS_DQ || K::WARPGROUPS == K::TILE.staged(), "V fills a stage");
             assert!(
-                K::TILE.d_s() % OfTwo::COUNT == 0 && K::TILE.d_s() <= OfTwo::COUNT && K::TILE.panels() <= K::TILE.d_s(),
+                !K::IS_OF_ONE_TILE || Self::OWN == 1,
+                "when own rows arrive, all warps have read the dS of the head before"
+            );
+            assert!(
+                (!K::HANDS_OVER || K::TILE.d_s() == OfTwo::COUNT)
+                    && K::TILE.d_s() <= OfTwo::COUNT
+                    && K::TILE.panels() <= K::TILE.d_s(),
                 "they are filled and emptied in turn"
             );
         }
@@ -223,7 +229,7 @@ impl<K: Sm90Backward> Memory<K> {
                 index += 1;
             }
             index = 0;
-            while index < Self::D_S {
+            while K::HANDS_OVER && index < Self::D_S {
                 let place = Place { index, parity: 0 };
                 mbarrier::init(self.d_s_full(place), users);
                 mbarrier::init(self.d_s_empty(place), of_dq);

@@ -5,7 +5,7 @@
 //! Sᵀ and dPᵀ, or S and dP, come out in the registers in which the products that follow read P and dS as their left operand.
 //!
 //! Or a block takes whole heads, as many queries as have their dQ in shared memory: key tile after key tile, whose dS serves dQ, too. One
-//! warpgroup more computes dQ. Or it takes items of keys, and adds their dQ to sums in a workspace: in the order of the keys, so that the gradients
+//! warpgroup more computes dQ. Of heads with one tile of keys and of queries, an item is a whole head. Or a block takes items of keys, and adds their dQ to sums in a workspace: in the order of the keys, so that the gradients
 //! have the same bits every time. A launch before [prepares](prepare) the workspace.
 //!
 //! [`items`] says which item has which rows, [`role`] which warp does what, [`producer`] copies, [`statistics`] computes Δ, [`strip`] is the
@@ -25,6 +25,7 @@ mod producer;
 mod queries;
 mod ring;
 mod role;
+mod single;
 mod staggered;
 mod statistics;
 mod strip;
@@ -97,6 +98,9 @@ pub fn backward<
                 // What is derived from the lane would occupy registers from the beginning on.
                 let lane = lane.recomputed();
                 match item {
+                    Item::Keys(item) if K::IS_OF_ONE_TILE => {
+                        single::gradients(args, (number, item), &mut places, memory, lane)
+                    }
                     Item::Keys(item) => {
                         keys::gradients(args, (number, item), &mut places, memory, turns, (warpgroup, lane))
                     }

@@ -14,7 +14,8 @@ pub struct Place {
 }
 
 impl Place {
-    const FIRST: Self = Self { index: 0, parity: 0 };
+    /// The first, when it is filled for the first time.
+    pub const FIRST: Self = Self { index: 0, parity: 0 };
 
     /// The place after this one, of `count`.
     #[inline(always)]
