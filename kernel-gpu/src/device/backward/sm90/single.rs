@@ -23,6 +23,7 @@ use crate::device::kernel::OutputStrip;
 use crate::device::lane::Lane;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, NMajor, Registers};
+use crate::device::tile::head_dim::Fragments;
 use crate::device::tma::rows::Rows;
 use crate::device::unrolled;
 use contract::backward::args::BackwardArgs;
@@ -79,8 +80,10 @@ pub unsafe fn gradients<K: Sm90Backward>(
         wgmma::wait_group::<0>();
         strip.pin_dk();
         release(memory, stage, lane.index);
+        let mut dq: OutputStrip<K> = Fragments::zeros();
+        dq.pin();
         wgmma::fence();
-        let mut dq = start_dq(memory, own);
+        start_dq(&mut dq, memory, own);
         wgmma::commit_group();
         store::<K>(&mut strip.dk, of(args.dk, &args.dk_strides), args.scale, keys, problem, lane);
         wgmma::wait_group::<0>();
@@ -93,22 +96,16 @@ pub unsafe fn gradients<K: Sm90Backward>(
     places.next_item::<K>();
 }
 
-/// Starts dQ = dS·K, as part of a group.
+/// Starts dQ += dS·K, as part of a group.
 ///
 /// # Safety
 /// Warpgroup together, after a fence; dS and K have arrived, and are not overwritten before a wait.
 #[inline(always)]
-unsafe fn start_dq<K: Sm90Backward>(memory: Memory<K>, own: Place) -> OutputStrip<K> {
+unsafe fn start_dq<K: Sm90Backward>(dq: &mut OutputStrip<K>, memory: Memory<K>, own: Place) {
     let d_s = Descriptor::<NMajor, Square<K>>::new(hidden::recompute(memory.d_s(Place::FIRST, 0).chunk(0, 0)));
     let keys = Descriptor::<NMajor, Rows<K>>::new(hidden::recompute(memory.own(own, 0, 0).address()));
-    // SAFETY: the caller's promise.
-    unsafe {
-        let mut dq = OutputStrip::<K>::multiply::<K::Element, _, _>(d_s, keys);
-        unrolled!(at most 4; for k in K_STEPS => {
-            if k != 0 {
-                dq.multiply_accumulate::<K::Element, _, _>(d_s.step(k), keys.step(k));
-            }
-        });
-        dq
-    }
+    unrolled!(at most 4; for k in K_STEPS => {
+        // SAFETY: the caller's promise.
+        unsafe { dq.multiply_accumulate::<K::Element, _, _>(d_s.step(k), keys.step(k)) };
+    });
 }
