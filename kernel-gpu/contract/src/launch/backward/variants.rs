@@ -115,7 +115,7 @@ pub enum Dq {
         /// Query rows, of all heads of Q that share the head of K and V.
         rows: u32,
     },
-    /// Of the queries of a head that has one tile of them and one of keys, which an item computes all gradients of.
+    /// By the item that computes all gradients of a head, which has one tile of queries and one of keys.
     OfOneTile,
     /// Of a step's queries, from the dS of an item's keys. The items add it to a sum in a workspace, one after another, so that the sum has the
     /// same bits every time; the last one stores it. One warpgroup more computes it.
@@ -170,6 +170,11 @@ impl TmaTile {
     /// Whether items add dQ to a sum in a workspace.
     pub const fn sums_in_workspace(self) -> bool {
         matches!(self.dq, Dq::InWorkspace)
+    }
+
+    /// Whether dQ is computed by items of its own, not from the dS of the items of keys.
+    pub const fn has_query_items(self) -> bool {
+        matches!(self.dq, Dq::ByItems)
     }
 
     /// Whether an item computes all gradients of a head.
@@ -280,7 +285,7 @@ pub enum BackwardTile {
 impl BackwardTile {
     /// Whether dQ is computed by items of its own.
     pub const fn has_query_items(self) -> bool {
-        !matches!(self, Self::Sm90(tile) if !matches!(tile.dq, Dq::ByItems))
+        !matches!(self, Self::Sm90(tile) if !tile.has_query_items())
     }
 
     /// Rows of the query tiles that a launch counts.

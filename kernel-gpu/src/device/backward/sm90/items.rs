@@ -143,7 +143,7 @@ impl<K: Sm90Backward> Item<K> {
             return None;
         }
         let position = Position::of::<K>(args, number);
-        if K::HANDS_OVER || K::IS_OF_ONE_TILE || position.place < args.key_tiles.get().get() {
+        if !K::HAS_QUERY_ITEMS || position.place < args.key_tiles.get().get() {
             KeyItem::at(args, position).map(Self::Keys)
         } else {
             QueryItem::at(args, position).map(Self::Queries)

@@ -29,6 +29,8 @@ pub trait Sm90Backward:
     /// no registers for both, and two blocks of a multiprocessor overlap with each other; under a mask it gains nothing.
     const OVERLAPS_STEPS: bool =
         Self::HeadDim::COLUMNS <= 64 && Self::TILE.blocks == 1 && Self::Mask::ALL_KEYS && !Self::HANDS_OVER;
+    /// Whether dQ is computed by items of its own, not from the dS of the items of keys.
+    const HAS_QUERY_ITEMS: bool = Self::TILE.has_query_items();
     /// Whether an item computes all gradients of a head, which has one tile of keys and one of queries.
     const IS_OF_ONE_TILE: bool = Self::TILE.is_of_one_tile();
     /// Whether warpgroups take [turns](crate::device::tma::turns) on the tensor cores. Under a mask they gain nothing.

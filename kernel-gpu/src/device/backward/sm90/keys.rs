@@ -31,7 +31,9 @@ use contract::config::{MMA_M, MMA_N, WARPGROUP_ROWS, WARPGROUP_WARPS};
 /// 64 keys of a warpgroup.
 pub struct KeyStrip<'a, K: Sm90Backward> {
     problem: &'a ForwardArgs,
+    /// dK, without the scale.
     pub dk: OutputStrip<K>,
+    /// dV.
     pub dv: OutputStrip<K>,
     keys: OwnRows<K>,
     values: OwnRows<K>,
@@ -42,6 +44,7 @@ pub struct KeyStrip<'a, K: Sm90Backward> {
     /// −LSE of the lane's columns.
     minus_lse: [[f32; 2]; N_TILES],
     p: [FragmentA; K_STEPS],
+    /// dSᵀ, rounded.
     pub d_s: [FragmentA; K_STEPS],
     queries: bounds::Queries,
     /// The warpgroup's first key.
@@ -179,7 +182,7 @@ impl<'a, K: Sm90Backward> KeyStrip<'a, K> {
         let (problem, length, position) = (self.problem, self.length, self.position(step));
         let is_touched =
             K::Mask::touches::<K::Sequence>(problem, (position, STEP), self.first_key, WARPGROUP_ROWS, length);
-        if K::Mask::ALL_KEYS && !K::HANDS_OVER && !K::IS_OF_ONE_TILE || !is_touched {
+        if K::Mask::ALL_KEYS && K::HAS_QUERY_ITEMS || !is_touched {
             return;
         }
         let lane = self.lane.recomputed();

@@ -5,11 +5,12 @@
 //! Sᵀ and dPᵀ, or S and dP, come out in the registers in which the products that follow read P and dS as their left operand.
 //!
 //! Or a block takes whole heads, as many queries as have their dQ in shared memory: key tile after key tile, whose dS serves dQ, too. One
-//! warpgroup more computes dQ. Of heads with one tile of keys and of queries, an item is a whole head. Or a block takes items of keys, and adds their dQ to sums in a workspace: in the order of the keys, so that the gradients
-//! have the same bits every time. A launch before [prepares](prepare) the workspace.
+//! warpgroup more computes dQ. Or a block takes items of keys, and adds their dQ to sums in a workspace: in the order of the keys, so that the
+//! gradients have the same bits every time. A launch before [prepares](prepare) the workspace. Or an item is a whole head, with one tile of keys
+//! and one of queries.
 //!
 //! [`items`] says which item has which rows, [`role`] which warp does what, [`producer`] copies, [`statistics`] computes Δ, [`strip`] is the
-//! loop of a warpgroup, [`keys`] and [`queries`] what it accumulates, [`handover`] how dS gets to [`dq`], [`sums`] what it adds to; [`memory`]
+//! loop of a warpgroup, [`keys`] and [`queries`] what it accumulates, [`single`] all of a head of one tile, [`handover`] how dS gets to [`dq`], [`sums`] what it adds to; [`memory`]
 //! has the layout of shared memory, [`ring`] its places.
 
 mod dq;

@@ -42,6 +42,7 @@ pub unsafe fn gradients<K: Sm90Backward>(
     lane: Lane,
 ) {
     let (problem, Places { own, stage, .. }) = (&args.problem, *places);
+    // There is one: the first query attends to the first key.
     let Some(step) = item.steps(args).next() else { return };
     // SAFETY: warpgroup together; tiles have arrived behind the waits, and are released after their last use. dS is not read any more: all warps
     // had read that of the head before, when they released its own rows.
