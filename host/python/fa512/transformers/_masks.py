@@ -48,17 +48,15 @@ class Mask:
         limits: Limits,
         padding: Optional[Tensor] = None,
         sequences: Optional[Tensor] = None,
-        on_host: Optional[Tensor] = None,
     ) -> None:
-        """The last query is at the last key. `padding` [batch, keys] is true for tokens, and `on_host` is the same on the host, if it is
-        there; `sequences` [batch, keys] has a number for each, the same within one."""
+        """The last query is at the last key. `padding` [batch, keys] is true for tokens; `sequences` [batch, keys] has a number for each,
+        the same within one."""
         self.batch, self.queries, self.keys = sizes
         self.limits, self.padding, self.sequences = limits, padding, sequences
         self.is_plain = padding is None and sequences is None
         """Whether there are limits only."""
         self.options = limits.within(max(self.queries, self.keys)).options()
         """`is_causal`, `window_left` and `window_right` of the operators."""
-        self._on_host = on_host
         self._rows: Optional[Rows] = None
         self._is_located = False
         self._elements: Optional[Tensor] = None
@@ -111,7 +109,7 @@ class Mask:
 
     def _of_padding(self, padding: Tensor) -> Optional[Rows]:
         # On the host: a GPU would be given some thirty kernels, which takes the host longer.
-        lengths, begins, ends = _runs(padding.cpu() if self._on_host is None else self._on_host)
+        lengths, begins, ends = _runs(padding.cpu())
         if any(end - begin != length for begin, end, length in zip(begins, ends, lengths)):
             return self._of_gaps(padding, lengths) if self.limits.are_none else None
         is_right_padded = not any(begins)
@@ -234,11 +232,10 @@ def mask(
         tokens = _copy_of_tokens(attention_mask, kv_offset, keys)
         if tokens is None:
             return elements()
-    on_host = None if tokens is None else tokens.cpu()
-    padding = None if on_host is None or bool(on_host.all()) else tokens
+    padding = None if tokens is None or bool(tokens.all()) else tokens
     if padding is not None and limits.right == 0 and q_length != keys:
         return elements()
-    described = Mask((batch_size, q_length, keys), limits, padding, sequences, on_host)
+    described = Mask((batch_size, q_length, keys), limits, padding, sequences)
     if sequences is not None:
         return _stand_for(described, sequences.int()[:, None, None, :] + 1)
     if tokens is None:
