@@ -16,7 +16,7 @@ use contract::tile::{Grid, Kind};
 use contract::view::Layout;
 use ptx_sim::FindingClass;
 
-use crate::support::{is_turn, multiply, ptx_entries};
+use crate::support::{multiply, ptx_entries};
 
 const CLUSTER_BARRIER: &str = "barrier.cluster";
 /// How the wait at a barrier of a cluster begins, behind the arrival.
@@ -169,10 +169,8 @@ fn structures() -> Vec<(&'static Entry, &'static PtxModule)> {
 fn a_kernel_without_one_of_its_barriers_has_a_race() {
     let (entries, next) = (structures(), AtomicUsize::new(0));
     let work = || {
-        loop {
-            let index = next.fetch_add(1, Relaxed);
-            let Some((entry, module)) = entries.get(index) else { return };
-            each_barrier_orders_memory(entry, module, index);
+        while let Some((entry, module)) = entries.get(next.fetch_add(1, Relaxed)) {
+            each_barrier_orders_memory(entry, module);
         }
     };
     // By far the longest of the tests: on one core, it would be left at the end.
@@ -181,8 +179,8 @@ fn a_kernel_without_one_of_its_barriers_has_a_race() {
     });
 }
 
-/// Fails if an entry, the one of this index, has no race without one of its barriers, which take turns.
-fn each_barrier_orders_memory(entry: &Entry, module: &PtxModule, index: usize) {
+/// Fails if `entry` has no race without one of its barriers.
+fn each_barrier_orders_memory(entry: &Entry, module: &PtxModule) {
     // Those that take the least time first: most barriers are missed there.
     let mut inputs: Vec<_> = of_several_items(entry).map(|inputs| (inputs, 1)).into_iter().collect();
     inputs.extend(self::inputs(entry).map(|inputs| (inputs, sim::MULTIPROCESSORS)));
@@ -192,7 +190,7 @@ fn each_barrier_orders_memory(entry: &Entry, module: &PtxModule, index: usize) {
     // Blocks that split keys have the rest of theirs with their cluster.
     let fewest = if entry.config.grid() == Grid::SplitKeys { 1 } else { 2 };
     assert!(barriers.len() >= fewest, "{} has the barriers {barriers:?}", entry.name);
-    for (_, line) in barriers.into_iter().enumerate().filter(|(number, _)| is_turn(index + number)) {
+    for line in barriers {
         let shows_race = |(inputs, multiprocessors): &(Inputs, u32)| {
             findings_without(&[line], entry, module, inputs, *multiprocessors).contains(&FindingClass::Race)
         };

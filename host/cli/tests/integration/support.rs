@@ -26,17 +26,13 @@ use crate::program::ptx_path;
 const DEVICE_VARIABLE: &str = "FA512_TEST_DEVICE";
 /// Environment variable: if it is set, entries are not tried in turns.
 const ALL_ENTRIES_VARIABLE: &str = "FA512_ALL_ENTRIES";
-/// Of the entries that could be tried on a problem, one of so many is, and another one on the next problem.
+/// Of the entries that take turns, one of so many is tried on a problem, and another one on the next problem.
 const TURNS: usize = 3;
 
-/// Whether it is the turn of one of many pairs of an entry and a problem, where neighbours of each have consecutive numbers.
+/// Whether it is the turn of one of many pairs of an entry and a problem, where neighbours of each have consecutive numbers. With three
+/// problems or more, every entry has a turn.
 pub fn is_turn(number: usize) -> bool {
-    is_turn_of(number, TURNS)
-}
-
-/// [`is_turn`] where each comes one time of so many.
-pub fn is_turn_of(number: usize, turns: usize) -> bool {
-    number.is_multiple_of(turns) || std::env::var_os(ALL_ENTRIES_VARIABLE).is_some()
+    number.is_multiple_of(TURNS) || std::env::var_os(ALL_ENTRIES_VARIABLE).is_some()
 }
 
 /// Multiplies elements by `factor`.
@@ -184,22 +180,35 @@ impl Case {
         Self { multiprocessors, ..self }
     }
 
-    /// Runs entries that accept the problem, in turns where there are many, with LSE if `lse`, and panics if anything is wrong with
-    /// outputs, inputs, guard bytes or execution.
+    /// Runs every entry that accepts the problem, with LSE if `lse`, and panics if anything is wrong with its outputs, inputs, guard
+    /// bytes or execution.
     pub fn assert_right(&self, lse: bool) {
         self.assert_right_in(lse, |_| true);
     }
 
     /// [`Self::assert_right`] for the entries that are wanted, one at least.
     pub fn assert_right_in(&self, lse: bool, is_wanted: impl Fn(&Entry) -> bool) {
-        let wanted: Vec<_> = entries(self.inputs.problem()).into_iter().filter(|(entry, _)| is_wanted(entry)).collect();
-        assert!(!wanted.is_empty(), "no entry that is wanted accepts {:?}", self.inputs.problem());
+        for (entry, module) in self.wanted(is_wanted) {
+            self.assert_entry_right(entry, module, lse);
+        }
+    }
+
+    /// [`Self::assert_right_in`] with LSE, in turns where there are many: only for entries that another test tries all of.
+    pub fn assert_right_in_turns(&self, is_wanted: impl Fn(&Entry) -> bool) {
+        let wanted = self.wanted(is_wanted);
         let (number, are_few) = (self.number(), wanted.len() <= TURNS);
         for (index, (entry, module)) in wanted.into_iter().enumerate() {
             if are_few || is_turn(number + index) {
-                self.assert_entry_right(entry, module, lse);
+                self.assert_entry_right(entry, module, true);
             }
         }
+    }
+
+    /// The entries that accept the problem and are wanted, one at least.
+    fn wanted(&self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<(&'static Entry, &'static PtxModule)> {
+        let wanted: Vec<_> = entries(self.inputs.problem()).into_iter().filter(|(entry, _)| is_wanted(entry)).collect();
+        assert!(!wanted.is_empty(), "no entry that is wanted accepts {:?}", self.inputs.problem());
+        wanted
     }
 
     /// Any number, the same in every run, for which others' cases have others.

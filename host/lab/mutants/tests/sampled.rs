@@ -8,7 +8,7 @@ use ptx_mutate::report::{Origin, Report};
 use ptx_mutate::review::Review;
 
 /// Number of mutants to run.
-const SAMPLE: usize = 4;
+const SAMPLE: usize = 8;
 /// A seed other than that of the recorded run.
 const SEED: u64 = 1;
 
