@@ -70,13 +70,14 @@ unsafe fn submit_one_backward(
     launch: &BackwardLaunch,
     stream: Stream,
 ) -> Result<(), Error> {
+    let mut attributes = [LaunchAttribute::cooperative()];
     let config = LaunchConfig {
         grid: [launch.blocks(), 1, 1],
         block: [launch.threads(), 1, 1],
         shared_bytes: launch.shared_bytes(),
         stream: stream.handle(),
-        attributes: ptr::null_mut(),
-        attribute_count: 0,
+        attributes: attributes.as_mut_ptr(),
+        attribute_count: launch.is_cooperative().into(),
     };
     let maps = launch.encoded_tensor_maps().map_or(ptr::null(), ptr::from_ref);
     let arguments = [ptr::from_ref(launch.args()).cast::<c_void>(), maps.cast()];

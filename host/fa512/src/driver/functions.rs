@@ -52,6 +52,13 @@ impl LaunchAttribute {
         Self { id: 6, padding: 0, value }
     }
 
+    /// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`.
+    pub fn cooperative() -> Self {
+        let mut value = [0; 16];
+        value[0] = 1;
+        Self { id: 2, padding: 0, value }
+    }
+
     /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`: `blocks` in x, 1 in y and z.
     pub fn cluster(blocks: NonZeroU32) -> Self {
         let mut value = [0; 16];

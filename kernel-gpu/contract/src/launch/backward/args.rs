@@ -33,8 +33,8 @@ pub struct BackwardArgs {
     pub key_tiles: Divisor,
     /// Heads of K and V.
     pub kv_heads: Divisor,
-    /// Items of a head of K and V: its key tiles, and the query tiles of the heads of Q that share it. With a workspace, the key tiles of the
-    /// heads that are interleaved.
+    /// Items of a head of K and V: its key tiles, and the query tiles of the heads of Q that share it; of all heads that are interleaved, if
+    /// any are.
     pub head_items: Divisor,
     /// By how many items the first one of a head differs from that of the head before.
     pub turn: u32,
@@ -58,7 +58,7 @@ pub struct SumsArgs {
     pub sums: u64,
     /// −LSE in base 2 and Δ of the 64 rows of each tile, f32.
     pub statistics: u64,
-    /// The number of the next item; then for each tile how many items have added to its sum; u32.
+    /// The number of the next item; then for each panel of the sums how many items have added to it; u32.
     pub counts: u64,
     /// Heads of K and V whose items are interleaved.
     pub interleaved: Divisor,
@@ -66,6 +66,10 @@ pub struct SumsArgs {
     pub interleaved_last: Divisor,
     /// How often there are [`Self::interleaved`] of them.
     pub interleavings: u32,
+    /// Blocks, where each takes one item of so many that follow one another.
+    pub at_once: Divisor,
+    /// Tiles of the heads that share one of K and V.
+    pub tiles: Divisor,
     /// Whether this launch computes the statistics and sets the counts to 0, before the one that computes gradients.
     pub prepares: u32,
 }
@@ -74,8 +78,17 @@ impl SumsArgs {
     /// There is no workspace.
     pub(super) const NONE: Self = {
         let one = Divisor::new(core::num::NonZeroU32::MIN);
-        let (interleaved, interleaved_last) = (one, one);
-        Self { sums: 0, statistics: 0, counts: 0, interleaved, interleaved_last, interleavings: 0, prepares: 0 }
+        Self {
+            sums: 0,
+            statistics: 0,
+            counts: 0,
+            interleaved: one,
+            interleaved_last: one,
+            interleavings: 0,
+            at_once: one,
+            tiles: one,
+            prepares: 0,
+        }
     };
 }
 

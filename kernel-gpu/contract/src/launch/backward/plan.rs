@@ -97,10 +97,8 @@ impl BackwardPlan {
             }
             BackwardTile::Sm90(tile) => (blocks as u32).min(resident(tile)),
         };
-        let sums = variant
-            .sums_in_workspace()
-            .then(|| Layout::new(shape, (query_tiles, key_tiles), tile.columns(), gpu.multiprocessors));
-        let head_items = sums.map_or(head_items, |sums| sums.items_of_interleaved());
+        let sums = variant.sums_in_workspace().then(|| Layout::new(variant, shape, (query_tiles, key_tiles), grid));
+        let head_items = sums.map_or(head_items, Layout::head_items);
         let args = BackwardArgs {
             problem: ForwardArgs {
                 work_items: positive(blocks as u32),
@@ -198,7 +196,9 @@ impl BackwardPlan {
         let args = BackwardArgs { problem, d_o, dq, dk, dv, workspace, ..self.args };
         let encoded = BackwardMaps([[0; TENSOR_MAP_BYTES as usize]; MAPPED.len()]);
         let preparing_blocks = self.sums.map_or(0, Layout::tiles);
-        Ok(BackwardLaunch { variant: self.variant, blocks: self.blocks, preparing_blocks, args, tensor_maps, encoded })
+        let is_cooperative = self.sums.is_some_and(Layout::is_cooperative);
+        let Self { variant, blocks, .. } = *self;
+        Ok(BackwardLaunch { variant, blocks, is_cooperative, preparing_blocks, args, tensor_maps, encoded })
     }
 
     /// Requires two tensors, each at its first element, to share no memory. Rows of one may lie between those of the other.
@@ -245,7 +245,7 @@ fn choose(gradient: &Gradient, gpu: &Gpu<'_>, sums: Sums) -> Result<&'static Bac
 /// Whether `variant` is taken for `shape`, of those that compute it.
 fn is_taken(variant: &BackwardVariant, shape: Shape, gpu: &Gpu<'_>, sums: Sums) -> bool {
     match sums {
-        Sums::Wherever if variant.sums_in_workspace() => true,
+        Sums::Wherever if variant.sums_in_workspace() => variant.can_count(shape, gpu.multiprocessors),
         _ => variant.is_faster(shape, gpu.multiprocessors),
     }
 }
@@ -280,6 +280,7 @@ fn tiles(problem: &Problem, length: u32, rows: u32) -> Option<u32> {
 pub struct BackwardLaunch {
     variant: &'static BackwardVariant,
     blocks: u32,
+    is_cooperative: bool,
     preparing_blocks: u32,
     args: BackwardArgs,
     tensor_maps: Option<[TensorMap; 5]>,
@@ -307,12 +308,18 @@ impl BackwardLaunch {
         self.variant.tile.shared_bytes()
     }
 
+    /// Whether all blocks have to be on the GPU at once, since they wait for each other: the driver refuses the launch if they cannot be.
+    pub const fn is_cooperative(&self) -> bool {
+        self.is_cooperative
+    }
+
     /// The launch of the same kernel that has to precede this one, if any: it prepares the workspace.
     pub fn preparing(&self) -> Option<Self> {
         let workspace = SumsArgs { prepares: 1, ..self.args.workspace };
         let args = BackwardArgs { workspace, ..self.args };
         (self.preparing_blocks > 0).then_some(Self {
             blocks: self.preparing_blocks,
+            is_cooperative: false,
             preparing_blocks: 0,
             args,
             ..*self
@@ -488,21 +495,28 @@ mod tests {
     fn long_sequences_are_summed_in_a_workspace_where_one_is_provided() {
         const H200: Gpu<'static> =
             Gpu { name: "H200", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
-        let planned = |shape: Shape, sums| {
-            let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+        let masked = |shape: Shape, mask, sums| {
+            let problem = Problem::new(shape, mask, Layout::Bhsd).unwrap();
             BackwardPlan::new(&Gradient::new(problem).unwrap(), &H200, sums).unwrap()
         };
+        let planned = |shape, sums| masked(shape, Mask::Full, sums);
         let long = Shape::new(6, 32, 1100).with_kv_heads(16).with_kv_sequence(1400).with_head_dim(128);
         let with = planned(long, Sums::WhereFaster);
         assert_eq!(with.variant().entry, "fa512_sm90_d128_backward_ordered_full");
         let tiles = 6 * 32 * 18;
-        assert_eq!(with.workspace_bytes(), tiles * (64 * 128 * 4 + 64 * 8) + (tiles + 1) * 4 + 12);
-        // 17 of 96 heads of keys are interleaved, so that some 8 blocks have the same one.
+        assert_eq!(with.workspace_bytes(), tiles * (64 * 128 * 4 + 64 * 8) + (2 * tiles + 1) * 4 + 12);
         let (args, sums) = (with.args, with.args.workspace);
-        assert_eq!((args.problem.work_items.get(), args.head_items.get().get()), (96 * 11, 17 * 11));
-        assert_eq!((sums.interleaved.get().get(), sums.interleaved_last.get().get(), sums.interleavings), (17, 11, 5));
-        let [short, few] = [Shape::new(60, 16, 1000), Shape::new(2, 15, 1100)].map(|shape| shape.with_head_dim(128));
-        let narrow = long.with_head_dim(64);
+        assert_eq!((args.problem.work_items.get(), args.head_items.get().get()), (96 * 11, 11));
+        assert_eq!((sums.at_once.get().get(), sums.tiles.get().get()), (132, 2 * 18), "two heads share the keys");
+        // Some 8 blocks have the same causal head: 18 are interleaved together, 96 as evenly as they can be.
+        for (heads, expected) in [(18, (18, 1, 1)), (96, (16, 1, 6))] {
+            let args = masked(Shape::new(1, heads, 2311), Mask::Causal, Sums::WhereFaster).args;
+            let (sums, key_tiles) = (args.workspace, 19);
+            let found = (sums.interleaved.get().get(), sums.interleaved_last.get().get(), sums.interleavings);
+            assert_eq!((found, args.head_items.get().get()), (expected, expected.0 * key_tiles));
+        }
+        let [short, few] = [Shape::new(60, 16, 512), Shape::new(1, 3, 1100)].map(|shape| shape.with_head_dim(128));
+        let narrow = long.with_head_dim(32);
         for (shape, sums) in
             [(long, Sums::Nowhere), (short, Sums::WhereFaster), (few, Sums::WhereFaster), (narrow, Sums::WhereFaster)]
         {

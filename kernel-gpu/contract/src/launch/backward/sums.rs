@@ -1,13 +1,16 @@
 //! The workspace in which the items of keys add up dQ, and the order of these items.
 //!
-//! Blocks draw the items in order. An item adds to a tile's sum after those of the keys before its own, which were drawn before, so that no
-//! block waits for one that does not run. The items of some heads are interleaved: few blocks have the same head, and wait for each other in the
-//! beginning; those that have find the rows of Q and dO in L2.
+//! Under a mask, blocks draw the items in order. An item adds to a tile's sum after those of the keys before its own, which were drawn before, so
+//! that no block waits for one that does not run. The items of some heads are interleaved: few blocks have the same head, and wait for each other
+//! in the beginning; those that have find the rows of Q and dO in L2.
+//!
+//! Without a mask, each block takes the items that are its own, head after head, and those of a head that run at once begin at different queries:
+//! nobody waits in the beginning. All blocks have to run at once.
 
 use core::num::NonZeroU32;
 
 use super::args::{COUNT_BYTES, SumsArgs};
-use super::variants::{PANEL_BYTES, PANEL_COLUMNS, STATISTICS_BYTES, TmaTile};
+use super::variants::{BackwardVariant, PANEL_BYTES, PANEL_COLUMNS, STATISTICS_BYTES, TmaTile};
 use crate::schedule::divisor::Divisor;
 use crate::spec::shape::Shape;
 
@@ -21,19 +24,39 @@ const ALIGNMENT: u64 = 16;
 pub(super) struct Layout {
     tiles: u32,
     columns: u32,
-    heads: u32,
     key_tiles: u32,
-    interleaved: u32,
+    order: Order,
+}
+
+/// The order of the items.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    /// Of each of some of the heads its first item, then of each its second.
+    Interleaved { heads: u32, at_once: u32 },
+    /// Head after head, of which so many blocks take one item each. A head of keys has so many tiles of queries.
+    Rotating { blocks: u32, tiles: u32 },
 }
 
 impl Layout {
-    /// Those of heads with so many tiles of 64 queries, and of keys, of so many columns.
-    pub(super) fn new(shape: Shape, (query_tiles, key_tiles): (u32, u32), columns: u32, multiprocessors: u32) -> Self {
-        let heads = shape.batch.saturating_mul(shape.kv_heads).max(1);
+    /// Those of heads with so many tiles of 64 queries, and of keys, for so many blocks of `variant`.
+    pub(super) fn new(
+        variant: &BackwardVariant,
+        shape: Shape,
+        (query_tiles, key_tiles): (u32, u32),
+        blocks: u32,
+    ) -> Self {
         let tiles = shape.batch.saturating_mul(shape.heads).saturating_mul(query_tiles);
-        let of_a_head = key_tiles.clamp(1, BLOCKS_OF_A_HEAD);
-        let interleaved = multiprocessors.div_ceil(of_a_head).clamp(1, heads);
-        Self { tiles, columns, heads, key_tiles: key_tiles.max(1), interleaved }
+        let key_tiles = key_tiles.max(1);
+        let order = if variant.rotates() {
+            Order::Rotating { blocks, tiles: shape.group().saturating_mul(query_tiles) }
+        } else {
+            let heads = shape.batch.saturating_mul(shape.kv_heads).max(1);
+            let wanted = blocks.div_ceil(key_tiles.min(BLOCKS_OF_A_HEAD)).clamp(1, heads);
+            // As many each time, so that no block waits for all others of one last head.
+            let times = heads.saturating_add(wanted / 2) / wanted;
+            Order::Interleaved { heads, at_once: heads.div_ceil(times) }
+        };
+        Self { tiles, columns: variant.tile.columns(), key_tiles, order }
     }
 
     /// Tiles of queries.
@@ -41,9 +64,17 @@ impl Layout {
         self.tiles
     }
 
-    /// Items of the heads that are interleaved.
-    pub(super) const fn items_of_interleaved(self) -> u32 {
-        self.interleaved.saturating_mul(self.key_tiles)
+    /// Items of the heads that are interleaved, or of a head.
+    pub(super) const fn head_items(self) -> u32 {
+        match self.order {
+            Order::Interleaved { at_once, .. } => at_once.saturating_mul(self.key_tiles),
+            Order::Rotating { .. } => self.key_tiles,
+        }
+    }
+
+    /// Whether all blocks have to run at once.
+    pub(super) const fn is_cooperative(self) -> bool {
+        matches!(self.order, Order::Rotating { .. })
     }
 
     const fn sums_bytes(self) -> u64 {
@@ -56,18 +87,23 @@ impl Layout {
 
     /// Bytes of the workspace.
     pub(super) const fn bytes(self) -> u64 {
-        let counts = (1 + self.tiles as u64) * COUNT_BYTES;
+        let counts = (1 + self.tiles as u64 * (self.columns / PANEL_COLUMNS) as u64) * COUNT_BYTES;
         self.sums_bytes() + self.statistics_bytes() + counts.next_multiple_of(ALIGNMENT)
     }
 
     /// What a launch knows of them without their address.
     pub(super) fn args(self) -> SumsArgs {
         let divisor = |count| Divisor::new(NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN));
-        SumsArgs {
-            interleaved: divisor(self.interleaved),
-            interleaved_last: divisor(self.heads % self.interleaved),
-            interleavings: self.heads / self.interleaved,
-            ..SumsArgs::NONE
+        match self.order {
+            Order::Interleaved { heads, at_once } => SumsArgs {
+                interleaved: divisor(at_once),
+                interleaved_last: divisor(heads % at_once),
+                interleavings: heads / at_once,
+                ..SumsArgs::NONE
+            },
+            Order::Rotating { blocks, tiles } => {
+                SumsArgs { at_once: divisor(blocks), tiles: divisor(tiles), ..SumsArgs::NONE }
+            }
         }
     }
 

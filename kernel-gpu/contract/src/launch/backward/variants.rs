@@ -246,9 +246,9 @@ impl TmaTile {
         self.dq_rows() * self.columns * 4 + self.panels() * PANEL_BYTES
     }
 
-    /// Mbarriers of dQ: one for each tile that is kept, two for each panel.
+    /// Mbarriers of dQ: one for each tile that is kept, three for each panel.
     pub const fn dq_barriers(self) -> u32 {
-        self.dq_rows() / Self::STEP + 2 * self.panels()
+        self.dq_rows() / Self::STEP + 3 * self.panels()
     }
 
     /// Bytes of dS of a step.
@@ -334,13 +334,17 @@ impl BackwardTile {
     }
 }
 
-/// Queries of a head from which on a workspace is worth its cost on an H200, if the mask has all keys and if it is causal. Blocks that have the same
-/// head wait for each other in the beginning.
+/// Queries of a head of up to 64 columns from which on a workspace is worth its cost on an H200, if the mask has all keys and if it is causal. A wider
+/// head takes one beyond [`MOST_WITHOUT`] queries.
 const LONG: u32 = 1024;
-const LONG_CAUSAL: u32 = 2048;
-/// Items of keys for each multiprocessor that are needed for it in the first case. The part of the last ones that must have one is as of [`BUSY`].
-const ITEMS: u64 = 4;
+const LONG_CAUSAL: u32 = 1280;
+/// Queries of a head up to which no workspace is used.
+const MOST_WITHOUT: u32 = 512;
+/// The part of the multiprocessors that items of all keys of narrow heads must keep busy.
+const BUSY_WITH_ITEMS: (u64, u64) = (10, 7);
 
+/// What [`Divisor`](crate::schedule::divisor::Divisor) divides is less.
+const MOST_DIVIDED: u64 = 1 << 31;
 /// By how much whole heads are faster than items, as a fraction: its inverse is the part of the multiprocessors that they must keep busy.
 const BUSY: (u64, u64) = (5, 4);
 
@@ -399,18 +403,36 @@ impl BackwardVariant {
     /// Whether summing dQ in a workspace is faster than computing it by items of queries.
     fn is_worth_a_workspace(&self, tile: TmaTile, shape: Shape, multiprocessors: u32) -> bool {
         let product = |counts: [u32; 3]| counts.into_iter().fold(1, |all: u64, count| all.saturating_mul(count.into()));
-        let tiles = product([shape.batch, shape.heads, shape.sequence.div_ceil(TmaTile::STEP)]);
         let items = product([shape.batch, shape.kv_heads, shape.kv_sequence.div_ceil(tile.rows())]);
         let at_once = u64::from(multiprocessors.max(1));
-        let is_long = match self.mask {
-            Mask::Causal => shape.sequence >= LONG_CAUSAL && items >= at_once,
+        let is_wide = tile.columns > PANEL_COLUMNS;
+        let is_worth = match self.mask {
+            // Those of a head wait for each other in the beginning.
+            Mask::Causal => items >= at_once && (is_wide || shape.sequence >= LONG_CAUSAL),
+            // Fewer are computed twice as fast by blocks of their own, and dQ beside them.
+            _ if is_wide => 2 * items >= at_once,
             _ => {
                 let places = items.div_ceil(at_once) * at_once;
-                shape.sequence >= LONG && items >= ITEMS * at_once && BUSY.0 * items >= BUSY.1 * places
+                shape.sequence >= LONG && BUSY_WITH_ITEMS.0 * items >= BUSY_WITH_ITEMS.1 * places
             }
         };
         // Of narrow heads, most of a tile would be zeros.
-        is_long && 2 * shape.head_dim > tile.columns && tiles <= MAXIMUM_WORK_ITEMS
+        is_worth
+            && shape.sequence > MOST_WITHOUT
+            && 2 * shape.head_dim > tile.columns
+            && self.can_count(shape, multiprocessors)
+    }
+
+    /// Whether its blocks, one for each multiprocessor, can count the sums of this shape.
+    pub(super) fn can_count(&self, shape: Shape, multiprocessors: u32) -> bool {
+        let tiles = |heads: u32| u64::from(heads) * u64::from(shape.sequence.div_ceil(TmaTile::STEP));
+        tiles(shape.batch.saturating_mul(shape.heads)) <= MAXIMUM_WORK_ITEMS
+            && (!self.rotates() || tiles(shape.group()) * u64::from(multiprocessors) <= MOST_DIVIDED)
+    }
+
+    /// Whether its items that run at once begin at different queries and add to sums in that order: those of all keys, which have the same queries.
+    pub(super) fn rotates(&self) -> bool {
+        self.sums_in_workspace() && self.mask == Mask::Full
     }
 
     /// Whether its items add dQ to sums in a workspace, which a launch before theirs prepares.
@@ -437,6 +459,7 @@ macro_rules! for_every_backward_variant {
         $callback! {
             fa512_sm90_backward_heads_full, fa512_sm90_bf16_backward_heads_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InSharedMemory { rows: 512 } }, Any, Full;
             fa512_sm90_backward_heads_causal, fa512_sm90_bf16_backward_heads_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InSharedMemory { rows: 512 } }, Any, Causal;
+            fa512_sm90_backward_ordered_full, fa512_sm90_bf16_backward_ordered_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Full;
             fa512_sm90_backward_ordered_causal, fa512_sm90_bf16_backward_ordered_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Causal;
             fa512_sm90_d128_backward_ordered_full, fa512_sm90_bf16_d128_backward_ordered_full: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Full;
             fa512_sm90_d128_backward_ordered_causal, fa512_sm90_bf16_d128_backward_ordered_causal: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Causal;

@@ -9,13 +9,12 @@ use super::kernel::{K_STEPS, N_TILES, STEP, Sm90Backward};
 use super::memory::{Memory, Square};
 use super::output::head_rows;
 use super::ring::{Place, Places, arrive_together};
-use super::sums::Sum;
 use crate::device::hidden;
 use crate::device::lane::{Lane, ROWS_PER_LANE};
 use crate::device::mask::Mask;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, NMajor, Registers};
-use crate::device::ptx::{mbarrier, memory, proxy, shuffle, sync};
+use crate::device::ptx::{mbarrier, memory, proxy, shuffle};
 use crate::device::stores::{QUAD, store_quad};
 use crate::device::tile::head_dim::Fragments;
 use crate::device::tile::head_rows::{HeadRows, has_chunk};
@@ -28,6 +27,13 @@ use contract::config::{ELEMENT_BYTES, MMA_M, WARP_SIZE, WARPGROUP_WARPS};
 
 /// 64 columns of dQ of 16 rows.
 type Panel = [FragmentC; N_TILES];
+
+/// No later item contributes to a tile of dQ.
+#[derive(Clone, Copy)]
+struct Ends {
+    /// Whether an item before did.
+    adds: bool,
+}
 
 /// Threads that compute dQ.
 const THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
@@ -94,7 +100,8 @@ impl<K: Sm90Backward> Queries<'_, K> {
             while let Some(step) = steps.next() {
                 // Kept, it would occupy registers beside wide accumulators of the other warpgroups.
                 let of_step = if K::SUMS_IN_WORKSPACE { KeyItem::<K>::again(self.args, number) } else { Some(item) };
-                let ends = of_step.is_some_and(|item| item.ends(self.args, step));
+                let ends = of_step.filter(|item| item.ends(self.args, step));
+                let ends = ends.map(|item| Ends { adds: item.before(self.args, step) > 0 });
                 unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
                     let mut dq = self.sum(item, step, panel as u32);
                     if panel as u32 + 1 == Rows::<K>::PANELS {
@@ -167,50 +174,54 @@ impl<K: Sm90Backward> Queries<'_, K> {
     /// # Safety
     /// As for [`Self::sum`].
     #[inline(always)]
-    unsafe fn put(&mut self, dq: &mut Panel, (number, ends): (u32, bool), step: Step, panel: u32) {
+    unsafe fn put(&mut self, dq: &mut Panel, (number, ends): (u32, Option<Ends>), step: Step, panel: u32) {
         let (args, memory) = (self.args, self.memory);
         // SAFETY: the thread's own part of a tile, which O is copied to after the arrival; or of a panel that is empty behind the wait.
         unsafe {
             match (ends, K::KEEPS_DQ) {
-                (true, _) => {
+                (Some(_), true) => {
                     self.store(dq, number, step, panel);
-                    if K::KEEPS_DQ {
-                        // Orders the accesses to the tile before the copy.
-                        proxy::fence_async_shared();
-                        arrive_together(memory.dq_empty(step.dq_tile(args)), self.lane.index);
-                    }
+                    // Orders the accesses to the tile before the copy.
+                    proxy::fence_async_shared();
+                    arrive_together(memory.dq_empty(step.dq_tile(args)), self.lane.index);
                 }
-                (false, true) => self.store_shared(memory.dq(step.dq_tile(args)), dq),
-                (false, false) => {
+                (None, true) => self.store_shared(memory.dq(step.dq_tile(args)), dq),
+                (ends, false) => {
                     let place = self.places.panel.place();
+                    // Also before a sum is taken, so that its mbarrier is not a phase behind.
                     mbarrier::wait(memory.panel_empty(place), place.parity ^ 1);
-                    self.store_shared(memory.panel(place), dq);
+                    match ends {
+                        Some(ends) => self.take_sum(dq, place, ends),
+                        None => self.store_shared(memory.panel(place), dq),
+                    }
                     proxy::fence_async_shared();
                     arrive_together(memory.panel_full(place), self.lane.index);
                     self.places.panel = self.places.panel.next();
+                    if ends.is_some() {
+                        self.store(dq, number, step, panel);
+                    }
                 }
             }
         }
     }
 
-    /// The thread's own part of the sum of the items before, if there are any and it is in the workspace; complete behind the wait.
+    /// Adds the sum of the items before, which is copied to `place`.
     ///
     /// # Safety
     /// As for [`Self::sum`].
     #[inline(always)]
-    unsafe fn sum_before(&self, item: KeyItem<K>, step: Step, panel: u32) -> Option<u64> {
-        if !K::SUMS_IN_WORKSPACE || item.is_first() {
-            return None;
-        }
-        let (sum, lane) = (Sum::of(self.args, item, step), self.lane.recomputed());
-        // SAFETY: as promised to this function.
+    unsafe fn take_sum(&self, dq: &mut Panel, place: Place, ends: Ends) {
+        // SAFETY: the thread's own part of a panel that has arrived behind the wait.
         unsafe {
-            if panel == 0 && lane.index == 0 {
-                sum.wait(item);
+            mbarrier::wait(self.memory.panel_sum(place), place.parity);
+            if ends.adds {
+                let own = self.own_part(self.memory.panel(place));
+                unrolled!(at most 8; for n in N_TILES => {
+                    let sum = memory::load_shared_four(own + n as u32 * PARTS);
+                    unrolled!(at most 4; for i in 4 => { dq[n][i] += sum[i] });
+                });
             }
-            sync::warp();
         }
-        Some(sum.panel(panel) + (thread(lane) * PART) as u64)
     }
 
     /// Stores the thread's part of a tile in shared memory.
@@ -261,7 +272,7 @@ impl<K: Sm90Backward> Queries<'_, K> {
         }
     }
 
-    /// Stores a panel of dQ of a step, with the sum of the items before.
+    /// Stores a panel of dQ of a step.
     ///
     /// # Safety
     /// Warpgroup together.
@@ -269,24 +280,15 @@ impl<K: Sm90Backward> Queries<'_, K> {
     unsafe fn store(&self, dq: &mut Panel, number: u32, step: Step, panel: u32) {
         let (args, lane) = (self.args, self.lane.recomputed());
         let Some(item) = KeyItem::<K>::again(args, number) else { return };
-        // SAFETY: as promised to this function.
-        let before = unsafe { self.sum_before(item, step, panel) };
         let head = item.query_head(args, step.member);
         let rows = head_rows::<K>(args.dq, &args.dq_strides, head, item.sequence_of_queries());
         let first_row = step.row + lane.warp % WARPGROUP_WARPS * MMA_M;
         // Compared for every item, not kept from the block's beginning on.
         let problem = &ForwardArgs { head_dim: hidden::recompute(args.problem.head_dim), ..args.problem };
-        // A quad after the other: for more of the sum there are no registers.
         unrolled!(at most 2; for quad in const { N_TILES / QUAD as usize } => {
             let mut tiles = [[0.0; 4]; QUAD as usize];
             unrolled!(at most 4; for n in QUAD as usize => {
                 tiles[n] = dq[quad * QUAD as usize + n];
-                if let Some(before) = before {
-                    let part = (quad * QUAD as usize + n) as u64 * PARTS as u64;
-                    // SAFETY: the thread's own part, to which nobody adds any more.
-                    let sum = unsafe { memory::load_global_four(before + part) };
-                    unrolled!(at most 4; for i in 4 => { tiles[n][i] += sum[i] });
-                }
                 unrolled!(at most 4; for i in 4 => { tiles[n][i] *= args.scale });
             });
             let first = panel * N_TILES as u32 + quad as u32 * QUAD;

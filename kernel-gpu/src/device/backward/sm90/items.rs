@@ -3,7 +3,8 @@
 //! The items of a head of K and V follow one another, so that they find its rows in L2: its key tiles, then the query tiles of the heads of Q
 //! that share it. Under a mask they have different costs: each head begins with another one, so that no block has the same ones of all heads
 //! ([`BackwardArgs::turn`]). If dQ is kept in shared memory, a head has key tiles alone, and one block takes all of them. If it is summed in a
-//! workspace, likewise, but blocks draw the items one by one in the order of [`SumsArgs`](contract::backward::args::SumsArgs).
+//! workspace, a head has key tiles alone, too. Under a mask, blocks draw the items one by one in the order of
+//! [`SumsArgs`](contract::backward::args::SumsArgs). Without one, the items of a head that run at once begin at different queries ([`Ring`]).
 
 use core::marker::PhantomData;
 
@@ -24,7 +25,7 @@ use contract::packed::{Rows, SequenceTile};
 /// The number of the block's first item. Where items add to sums, it is the one that the block draws.
 #[inline(always)]
 pub fn first<K: Sm90Backward>(args: &BackwardArgs, draw: impl FnOnce() -> u32) -> u32 {
-    if K::SUMS_IN_WORKSPACE {
+    if K::DRAWS {
         return draw();
     }
     let items = if K::KEEPS_DQ { args.head_items.get().get() } else { 1 };
@@ -34,7 +35,7 @@ pub fn first<K: Sm90Backward>(args: &BackwardArgs, draw: impl FnOnce() -> u32) -
 /// The number of the block's item after item `number`, likewise.
 #[inline(always)]
 pub fn next<K: Sm90Backward>(args: &BackwardArgs, number: u32, draw: impl FnOnce() -> u32) -> u32 {
-    if K::SUMS_IN_WORKSPACE {
+    if K::DRAWS {
         return draw();
     }
     if !K::KEEPS_DQ {
@@ -82,7 +83,54 @@ pub struct KeyItem<K> {
     pub tile: SequenceTile,
     /// The queries.
     pub queries: bounds::Queries,
+    /// The items of its head that run at once.
+    ring: Ring,
     _kernel: PhantomData<K>,
+}
+
+/// The items of a head that run at once, if all of them attend to all queries. They begin at different tiles of queries, and go through all of
+/// them in a ring: none waits for another's sum in the beginning. A tile's sum gets what the items before them contribute, then, of these, first
+/// that of the one that began at it or else last before it, then that of the item before, and so on around the ring.
+///
+/// All blocks have to be on the GPU at once: the items wait for each other.
+#[derive(Clone, Copy)]
+struct Ring {
+    /// Items of the head before them.
+    before: u32,
+    /// Which of them it is.
+    index: u32,
+    /// Their number.
+    count: u32,
+}
+
+impl Ring {
+    /// There is none.
+    const NONE: Self = Self { before: 0, index: 0, count: 1 };
+
+    /// That of item `number`, which is at `place` in its head.
+    #[inline(always)]
+    fn of(args: &BackwardArgs, number: u32, place: u32) -> Self {
+        let (_, of_block) = divide(&args.workspace.at_once, number);
+        let index = place.min(of_block);
+        let before = place - index;
+        let end = args.head_items.get().get().min(place + args.workspace.at_once.get().get() - of_block);
+        Self { before, index, count: end - before }
+    }
+
+    /// The tile at which the item begins, of those of all heads that share the keys.
+    #[inline(always)]
+    fn first_tile(self, args: &BackwardArgs) -> u32 {
+        self.index * args.workspace.tiles.get().get() / self.count.max(1)
+    }
+
+    /// How many items contribute to a tile before it.
+    #[inline(always)]
+    fn before(self, args: &BackwardArgs, tile: u32) -> u32 {
+        // The last one that begins at the tile or before it. No overflow: `BackwardVariant::can_count`.
+        let (first, _) = divide(&args.workspace.tiles, (tile + 1) * self.count - 1);
+        let around = if first < self.index { self.count } else { 0 };
+        self.before + around + first - self.index
+    }
 }
 
 /// The queries of an item, and the keys that they may attend to.
@@ -111,7 +159,7 @@ impl Position {
     /// That of item `number`.
     #[inline(always)]
     fn of<K: Sm90Backward>(args: &BackwardArgs, number: u32) -> Self {
-        if K::SUMS_IN_WORKSPACE {
+        if K::DRAWS {
             return Self::of_interleaved(args, number);
         }
         let (of_batch, place) = divide(&args.head_items, number);
@@ -144,7 +192,7 @@ impl<K: Sm90Backward> Item<K> {
         }
         let position = Position::of::<K>(args, number);
         if !K::HAS_QUERY_ITEMS || position.place < args.key_tiles.get().get() {
-            KeyItem::at(args, position).map(Self::Keys)
+            KeyItem::at(args, number, position).map(Self::Keys)
         } else {
             QueryItem::at(args, position).map(Self::Queries)
         }
@@ -153,25 +201,33 @@ impl<K: Sm90Backward> Item<K> {
 
 impl<K: Sm90Backward> KeyItem<K> {
     #[inline(always)]
-    fn at(args: &BackwardArgs, Position { batch, kv_head, place }: Position) -> Option<Self> {
+    fn at(args: &BackwardArgs, number: u32, Position { batch, kv_head, place }: Position) -> Option<Self> {
         let (problem, rows) = (&args.problem, const { K::TILE.rows() });
         let work = BlockWork { batch, head: kv_head, query_tile: place };
         let tile = K::Sequence::key_tile(problem, work, rows)?;
         let queries = bounds::Queries::of::<K>(problem, tile, rows, STEP);
-        Some(Self { work, tile, queries, _kernel: PhantomData })
+        let ring = if K::ROTATES { Ring::of(args, number, place) } else { Ring::NONE };
+        Some(Self { work, tile, queries, ring, _kernel: PhantomData })
     }
 
     /// Item `number`, which is one of keys, found again: kept, it would occupy registers beside the accumulators.
     #[inline(always)]
     pub fn again(args: &BackwardArgs, number: u32) -> Option<Self> {
-        Self::at(args, Position::of::<K>(args, hidden::recompute(number)))
+        let number = hidden::recompute(number);
+        Self::at(args, number, Position::of::<K>(args, number))
     }
 
     /// The steps of the item: queries of all heads that share the keys.
     #[inline(always)]
     pub fn steps(&self, args: &BackwardArgs) -> Steps {
         let Self { queries, .. } = self;
-        Steps::new(queries.begin, queries.end, args.problem.group.get().get(), const { K::SUMS_IN_WORKSPACE })
+        let members = args.problem.group.get().get();
+        if !K::ROTATES {
+            return Steps::new(queries.begin, queries.end, members, const { K::SUMS_IN_WORKSPACE });
+        }
+        let first = self.ring.first_tile(args);
+        let (member, tile) = divide(&args.problem.query_tiles, first);
+        Steps::around(queries.end, members, Step { row: tile * STEP, member })
     }
 
     /// The number of the first tile of dQ of the heads that share the keys, of those of the workspace.
@@ -182,9 +238,18 @@ impl<K: Sm90Backward> KeyItem<K> {
         heads_before * args.problem.query_tiles.get().get()
     }
 
-    /// Whether no query of a step attends to keys of later items.
+    /// How many items add to the sum of a step's queries before it.
+    #[inline(always)]
+    pub fn before(&self, args: &BackwardArgs, step: Step) -> u32 {
+        if K::ROTATES { self.ring.before(args, step.dq_tile(args)) } else { self.work.query_tile }
+    }
+
+    /// Whether no item contributes to dQ of a step's queries after it.
     #[inline(always)]
     pub fn ends(&self, args: &BackwardArgs, step: Step) -> bool {
+        if K::ROTATES {
+            return self.before(args, step) + 1 == args.head_items.get().get();
+        }
         let rows_end = (step.row + STEP).min(self.queries.rows.length);
         let position = rows_end.wrapping_add(self.queries.first_position);
         let end = K::Mask::keys_end(&args.problem, position, self.tile.length);
@@ -262,6 +327,8 @@ pub struct Steps {
     /// From the last to the first of a head, so that under a causal mask blocks that begin together wait for each other as shortly as without; a
     /// compile-time constant.
     descends: bool,
+    /// Heads, if the first one follows the last one.
+    around: Option<u32>,
 }
 
 impl Step {
@@ -281,7 +348,13 @@ impl Steps {
         let row = if descends { end } else { begin };
         let left = if descends { members } else { of_head * members };
         let member = if descends && of_head == 0 { members - 1 } else { 0 };
-        Self { begin, end, left, next: Step { row, member }, descends }
+        Self { begin, end, left, next: Step { row, member }, descends, around: None }
+    }
+
+    /// Rows 0 to `end` of each of `members` heads, from the step `first` on and around to it.
+    #[inline(always)]
+    const fn around(end: u32, members: u32, first: Step) -> Self {
+        Self { next: first, around: Some(members), ..Self::new(0, end, members, false) }
     }
 
     /// Whether none is left.
@@ -306,7 +379,11 @@ impl Steps {
         self.left -= 1;
         self.next.row += STEP;
         if self.next.row >= self.end {
-            self.next = Step { row: self.begin, member: step.member + 1 };
+            let member = match self.around {
+                Some(members) if step.member + 1 == members => 0,
+                _ => step.member + 1,
+            };
+            self.next = Step { row: self.begin, member };
         }
         Some(step)
     }

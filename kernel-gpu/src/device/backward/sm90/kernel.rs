@@ -46,4 +46,8 @@ pub trait Sm90Backward:
     const KEEPS_DQ: bool = Self::TILE.keeps_dq();
     /// Whether it adds that of a step's queries to a sum in the workspace.
     const SUMS_IN_WORKSPACE: bool = Self::TILE.sums_in_workspace();
+    /// Whether items that do begin at different queries: those of all keys have the same ones.
+    const ROTATES: bool = Self::SUMS_IN_WORKSPACE && Self::Mask::ALL_KEYS;
+    /// Whether blocks draw the numbers of such items.
+    const DRAWS: bool = Self::SUMS_IN_WORKSPACE && !Self::ROTATES;
 }

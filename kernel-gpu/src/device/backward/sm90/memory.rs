@@ -8,6 +8,7 @@ use core::marker::PhantomData;
 
 use super::kernel::{STEP, Sm90Backward};
 use super::ring::{OfTwo, Place};
+use super::role::Role;
 use crate::device::codegen::shared;
 use crate::device::hidden;
 use crate::device::kernel::Kernel;
@@ -187,16 +188,22 @@ impl<K: Sm90Backward> Memory<K> {
         self.at(Self::DQ_EMPTY + tile * mbarrier::BYTES)
     }
 
-    /// The mbarrier of a panel of dQ to be added to its sum.
+    /// The mbarrier of a panel of dQ to be added to its sum, or of a sum that was taken from it.
     #[inline(always)]
     pub fn panel_full(self, place: Place) -> u32 {
-        self.at(Self::DQ_EMPTY + 2 * place.index * mbarrier::BYTES)
+        self.at(Self::DQ_EMPTY + 3 * place.index * mbarrier::BYTES)
     }
 
     /// The mbarrier of a panel of dQ that may be overwritten.
     #[inline(always)]
     pub fn panel_empty(self, place: Place) -> u32 {
         self.panel_full(place) + mbarrier::BYTES
+    }
+
+    /// The mbarrier of a complete sum that has arrived there, which is not to be added to. For other panels it changes its phase, too.
+    #[inline(always)]
+    pub fn panel_sum(self, place: Place) -> u32 {
+        self.panel_full(place) + 2 * mbarrier::BYTES
     }
 
     /// Initialises all mbarriers.
@@ -216,7 +223,7 @@ impl<K: Sm90Backward> Memory<K> {
                 mbarrier::init(self.own_full(place), 1);
                 mbarrier::init(
                     self.own_empty(place),
-                    users + if K::HANDS_OVER { of_dq + u32::from(K::SUMS_IN_WORKSPACE) } else { computing },
+                    users + if K::HANDS_OVER { of_dq + if K::DRAWS { Role::HELPERS } else { 0 } } else { computing },
                 );
                 index += 1;
             }
@@ -245,6 +252,7 @@ impl<K: Sm90Backward> Memory<K> {
                 let place = Place { index, parity: 0 };
                 mbarrier::init(self.panel_full(place), of_dq);
                 mbarrier::init(self.panel_empty(place), 1);
+                mbarrier::init(self.panel_sum(place), 1);
                 index += 1;
             }
         }

@@ -5,8 +5,8 @@
 //! Sᵀ and dPᵀ, or S and dP, come out in the registers in which the products that follow read P and dS as their left operand.
 //!
 //! Or a block takes whole heads, as many queries as have their dQ in shared memory: key tile after key tile, whose dS serves dQ, too. One
-//! warpgroup more computes dQ. Or a block takes items of keys, and adds their dQ to sums in a workspace: in the order of the keys, so that the
-//! gradients have the same bits every time. A launch before [prepares](prepare) the workspace. Or an item is a whole head, with one tile of keys
+//! warpgroup more computes dQ. Or a block takes items of keys, and adds their dQ to sums in a workspace: in an order that only the launch decides, so that
+//! the gradients have the same bits every time. A launch before [prepares](prepare) the workspace. Or an item is a whole head, with one tile of keys
 //! and one of queries.
 //!
 //! [`items`] says which item has which rows, [`role`] which warp does what, [`producer`] copies, [`statistics`] computes Δ, [`strip`] is the
@@ -78,12 +78,12 @@ pub fn backward<
                 if warpgroup::elect() {
                     producer::load_all(args, maps, memory);
                 }
-            } else if K::SUMS_IN_WORKSPACE {
-                if warp == const { Role::Adder.warp::<K>() } && warpgroup::elect() {
-                    sums::add_all(args, memory);
+            } else if warp < const { Role::Helper.warp::<K>() + Role::HELPERS } {
+                if !K::SUMS_IN_WORKSPACE {
+                    statistics::compute_all(args, memory, lane.thread - const { Role::Helper.warp::<K>() * WARP_SIZE });
+                } else if warpgroup::elect() {
+                    sums::add_all(args, memory, warp - const { Role::Helper.warp::<K>() });
                 }
-            } else if warp < const { Role::Adder.warp::<K>() } {
-                statistics::compute_all(args, memory, lane.thread - const { Role::Statistics.warp::<K>() * WARP_SIZE });
             }
         } else if K::HANDS_OVER && warp >= const { Role::consumers::<K>() } {
             warpgroup::decrease_registers::<DQ_REGISTERS>();

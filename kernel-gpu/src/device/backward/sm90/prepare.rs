@@ -10,6 +10,8 @@ use crate::device::lane::Lane;
 use crate::device::ptx::{memory, shuffle};
 use crate::device::sequence::Sequence;
 use crate::device::tile::head_rows::has_chunk;
+use crate::device::tma::rows::Rows;
+use crate::device::unrolled;
 use contract::backward::args::BackwardArgs;
 use contract::geometry::BlockWork;
 
@@ -53,7 +55,9 @@ pub unsafe fn statistics<K: Sm90Backward>(args: &BackwardArgs, lane: Lane) {
             memory::store_global_f32(minus_lse + const { (STEP * STATISTIC_BYTES) as u64 }, sum);
         }
         if lane.thread == 0 {
-            memory::store_global_4(Sum::<K>::of_tile(args, tile).count(), 0);
+            unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
+                memory::store_global_4(Sum::<K>::of_tile(args, tile).count(panel as u32), 0);
+            });
             if tile == 0 {
                 memory::store_global_4(sums.counts, 0);
             }

@@ -56,7 +56,7 @@ pub unsafe fn load_all<K: Sm90Backward>(args: &BackwardArgs, maps: Maps, memory:
         // SAFETY: likewise.
         number = items::next::<K>(args, number, || unsafe { loader.draw() });
     }
-    if K::SUMS_IN_WORKSPACE {
+    if K::DRAWS {
         // SAFETY: the arrival that tells the others the number that is no item's.
         unsafe { mbarrier::arrive(memory.own_full(loader.places.own)) };
     }

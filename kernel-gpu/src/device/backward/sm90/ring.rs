@@ -46,7 +46,13 @@ impl OfTwo {
     /// The place after this one.
     #[inline(always)]
     pub const fn next(self) -> Self {
-        Self(self.0.wrapping_add(1))
+        self.after(1)
+    }
+
+    /// The place so many after this one.
+    #[inline(always)]
+    pub const fn after(self, count: u32) -> Self {
+        Self(self.0.wrapping_add(count))
     }
 }
 

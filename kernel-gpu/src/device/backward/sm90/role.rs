@@ -8,13 +8,14 @@ use contract::config::WARPGROUP_WARPS;
 pub enum Role {
     /// Copies tiles.
     Producer,
-    /// The first of the two that compute statistics, unless these are in the workspace.
-    Statistics,
-    /// Adds dQ to the sums in the workspace, if there is one.
-    Adder = 3,
+    /// The first of the two that compute statistics, or add dQ to sums in the workspace.
+    Helper,
 }
 
 impl Role {
+    /// Warps that are [`Self::Helper`].
+    pub const HELPERS: u32 = 2;
+
     /// Number of warps that compute products for items.
     pub const fn consumers<K: Sm90Backward>() -> u32 {
         K::WARPGROUPS * WARPGROUP_WARPS

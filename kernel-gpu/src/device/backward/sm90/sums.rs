@@ -1,17 +1,17 @@
-//! The sums of dQ in the workspace, and the thread that adds to them.
+//! The sums of dQ in the workspace, and the two threads that add to them: each takes every second panel.
 //!
-//! Items add to a sum in the order of their keys. The first one stores it, the last one takes it, adds to it in registers and stores
-//! it to the tensor: that does [`dq`](super::dq).
+//! Items add to a sum in an order that only the launch decides. The first one stores it. For the last one it is copied to shared memory, where
+//! [`dq`](super::dq) takes it, adds to it in registers and stores it to the tensor.
 
 use core::marker::PhantomData;
 
 use super::items::{self, Item, KeyItem, Step};
 use super::kernel::Sm90Backward;
 use super::memory::Memory;
-use super::ring::{Place, Places};
+use super::ring::{OfTwo, Place, Places};
+use super::role::Role;
 use crate::device::ptx::{bulk_copy, global, mbarrier, proxy};
 use crate::device::tma::rows::Rows;
-use crate::device::unrolled;
 use contract::backward::args::{BackwardArgs, COUNT_BYTES};
 use contract::backward::variants::PANEL_BYTES;
 
@@ -36,39 +36,48 @@ impl<'a, K: Sm90Backward> Sum<'a, K> {
         Self::of_tile(args, item.first_tile(args) + step.dq_tile(args))
     }
 
+    /// Number of a panel, of those of all tiles.
+    #[inline(always)]
+    fn number(self, panel: u32) -> u64 {
+        self.tile as u64 * Rows::<K>::PANELS as u64 + panel as u64
+    }
+
     /// Address of a panel.
     #[inline(always)]
     pub fn panel(self, panel: u32) -> u64 {
-        self.args.workspace.sums + (self.tile as u64 * Rows::<K>::PANELS as u64 + panel as u64) * PANEL_BYTES as u64
+        self.args.workspace.sums + self.number(panel) * PANEL_BYTES as u64
     }
 
-    /// Address of how many items have added to it.
+    /// Address of how many items have added to a panel.
     #[inline(always)]
-    pub fn count(self) -> u64 {
-        self.args.workspace.counts + (1 + self.tile as u64) * COUNT_BYTES
+    pub fn count(self, panel: u32) -> u64 {
+        self.args.workspace.counts + (1 + self.number(panel)) * COUNT_BYTES
     }
 
-    /// Waits until all items before `item` have added to it, which the calling thread then sees.
+    /// Waits until `before` items have added to a panel, which the calling thread then sees.
     ///
     /// # Safety
     /// The workspace is prepared.
     #[inline(always)]
-    pub unsafe fn wait(self, item: KeyItem<K>) {
-        // SAFETY: its count. The items before were drawn before, so that blocks that run add to it.
+    pub unsafe fn wait(self, panel: u32, before: u32) {
+        let count = self.count(panel);
+        // SAFETY: its count. Blocks that run add to it: the items before were drawn before, or all blocks run.
         unsafe {
-            // An acquiring load each time would cost more.
-            while global::load_relaxed(self.count()) != item.work.query_tile {}
-            global::load_acquire(self.count());
+            while global::load_acquire(count) != before {
+                // An acquiring load each time would cost more.
+                while global::load_relaxed(count) != before {}
+            }
         }
     }
 }
 
-/// Adds dQ of all of the block's items.
+/// Adds dQ of all of the block's items: every panel whose place has the number `adder`.
 ///
 /// # Safety
-/// One thread of the block calls this.
+/// For each place, one thread of the block calls this.
 #[inline(always)]
-pub unsafe fn add_all<K: Sm90Backward>(args: &BackwardArgs, memory: Memory<K>) {
+pub unsafe fn add_all<K: Sm90Backward>(args: &BackwardArgs, memory: Memory<K>, adder: u32) {
+    const { assert!(!K::SUMS_IN_WORKSPACE || K::TILE.panels() == Role::HELPERS, "each has a place") };
     let mut places = Places::START;
     // SAFETY: as promised to this function; each number is read before the arrival.
     unsafe {
@@ -81,9 +90,20 @@ pub unsafe fn add_all<K: Sm90Backward>(args: &BackwardArgs, memory: Memory<K>) {
         while let Some(Item::Keys(item)) = Item::<K>::of(args, number) {
             let mut steps = item.steps(args);
             while let Some(step) = steps.next() {
-                if !item.ends(args, step) {
-                    add(Sum::of(args, item, step), memory, &mut places, item);
+                // Kept, it would occupy registers.
+                let Some(item) = KeyItem::<K>::again(args, number) else { return };
+                let (first, panels) = (places.panel, const { Rows::<K>::PANELS });
+                let panel = adder.wrapping_sub(first.place().index) % OfTwo::COUNT;
+                if panel < panels {
+                    let place = first.after(panel).place();
+                    let (sum, before) = (Sum::of(args, item, step), item.before(args, step));
+                    if item.ends(args, step) {
+                        give(sum, panel, memory, place, before);
+                    } else {
+                        add(sum, panel, memory, place, before);
+                    }
                 }
+                places.panel = first.after(panels);
             }
             places.next_item::<K>();
             number = items::next::<K>(args, number, || draw(places.own));
@@ -91,33 +111,52 @@ pub unsafe fn add_all<K: Sm90Backward>(args: &BackwardArgs, memory: Memory<K>) {
     }
 }
 
-/// Adds the panels of a step to `sum`.
+/// Adds the panel that is at `place` to that of `sum`, after `before` items.
 ///
 /// # Safety
-/// One thread, for the steps in order.
+/// One thread, for the panels of its place in order.
 #[inline(always)]
-unsafe fn add<K: Sm90Backward>(sum: Sum<'_, K>, memory: Memory<K>, places: &mut Places, item: KeyItem<K>) {
-    // SAFETY: panels that are full behind the waits, to a sum which no other item writes between the wait for the count and the next value of it.
+unsafe fn add<K: Sm90Backward>(sum: Sum<'_, K>, panel: u32, memory: Memory<K>, place: Place, before: u32) {
+    // SAFETY: a panel that is full behind the wait, to a sum which no other item writes between the wait for the count and the next value of it.
     unsafe {
-        if !item.is_first() {
-            sum.wait(item);
+        mbarrier::arrive(memory.panel_sum(place));
+        if before > 0 {
+            sum.wait(panel, before);
             proxy::fence_async_global();
         }
-        unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
-            let place = places.panel.place();
-            mbarrier::wait(memory.panel_full(place), place.parity);
-            let to = sum.panel(panel as u32);
-            if item.is_first() {
-                bulk_copy::store(to, memory.panel(place), PANEL_BYTES);
-            } else {
-                bulk_copy::add_f32(to, memory.panel(place), PANEL_BYTES);
-            }
-            bulk_copy::commit_group();
-            bulk_copy::wait_for_reads::<0>();
-            mbarrier::arrive(memory.panel_empty(place));
-            places.panel = places.panel.next();
-        });
+        mbarrier::wait(memory.panel_full(place), place.parity);
+        let to = sum.panel(panel);
+        if before == 0 {
+            bulk_copy::store(to, memory.panel(place), PANEL_BYTES);
+        } else {
+            bulk_copy::add_f32(to, memory.panel(place), PANEL_BYTES);
+        }
+        bulk_copy::commit_group();
+        bulk_copy::wait_for_reads::<0>();
+        mbarrier::arrive(memory.panel_empty(place));
         bulk_copy::wait_for_writes();
-        global::store_release(sum.count(), item.work.query_tile + 1);
+        global::store_release(sum.count(panel), before + 1);
+    }
+}
+
+/// Copies a panel of `sum` to `place`, after `before` items, and waits until it is taken.
+///
+/// # Safety
+/// As for [`add`].
+#[inline(always)]
+unsafe fn give<K: Sm90Backward>(sum: Sum<'_, K>, panel: u32, memory: Memory<K>, place: Place, before: u32) {
+    let arrived = memory.panel_sum(place);
+    // SAFETY: a place that is empty, since the thread waits for its last use; the sum is complete behind the wait.
+    unsafe {
+        if before > 0 {
+            sum.wait(panel, before);
+            proxy::fence_async_global();
+            mbarrier::arrive_and_expect(arrived, PANEL_BYTES);
+            bulk_copy::load(memory.panel(place), sum.panel(panel), PANEL_BYTES, arrived);
+        } else {
+            mbarrier::arrive(arrived);
+        }
+        mbarrier::wait(memory.panel_full(place), place.parity);
+        mbarrier::arrive(memory.panel_empty(place));
     }
 }
