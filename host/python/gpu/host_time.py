@@ -212,23 +212,23 @@ def backwards(run):
         leaves = inputs((batch, sequence, heads, 64), device(run.dry), dtype=torch.bfloat16, requires_grad=True)
         call = with_backward(lambda: fa512.torch.attention(*(tensor.transpose(1, 2) for tensor in leaves)), leaves)
         found[f"{batch},{heads},{sequence}"] = row = {"scores": batch * heads * sequence**2}
-        # Elements of a head up to which it is fa512's own.
-        choices = {"fa512": 1 << 62, "cuDNN": 0}
+        names = ("fa512", "cuDNN")
 
         @contextlib.contextmanager
         def by(name):
-            with unittest.mock.patch.multiple(_recorded, _ELEMENTS_FOR_OWN=choices[name], _SCORES_FOR_CUDNN=0):
+            own = _recorded.IS_OWN and name == "fa512"
+            with unittest.mock.patch.multiple(_recorded, IS_OWN=own, _SCORES_FOR_CUDNN=0):
                 with own_backwards() as called:
                     call()
                 require(run.dry or len(called) == (name == "fa512"), f"{called}: the backward is not {name}'s")
                 yield
 
-        host = {name: [] for name in choices}
+        host = {name: [] for name in names}
         for _ in range(1 if run.dry else 15):
-            for name in choices:
+            for name in names:
                 with by(name):
                     host[name].append(in_turns({name: call}, 1, 1 if run.dry else 5, run.dry)[name])
-        for name in choices:
+        for name in names:
             with by(name):
                 row[name] = {"gpu": None if run.dry else graph_time(call), "host": statistics.median(host[name])}
         run.found = {"microseconds": found}
@@ -306,10 +306,9 @@ def padded_gradients(run, causal, window):
 
 
 def gradients_of_long_rows(run, rows):
-    """fa512's own backward up to 2048 rows of 64, and beyond cuDNN's where PyTorch would choose it."""
+    """Of sequences for which the backward may take a workspace."""
     leaves = inputs((2, 8, 32 if run.dry else rows, 64), device(run.dry), dtype=torch.bfloat16, requires_grad=True)
-    is_own = rows <= 2048 or torch._fused_sdp_choice(*leaves, None, 0.0, False) != _recorded._CUDNN_IS_CHOSEN
-    out, by_us, node = of_backward(lambda: fa512.torch.attention(*leaves), leaves, leaves[0], ["attention_backward"] * is_own)
+    out, by_us, node = of_backward(lambda: fa512.torch.attention(*leaves), leaves, leaves[0], ["attention_backward"])
     exact = torch.autograd.grad(reference(*leaves)[0], leaves, leaves[0].detach().double())
     return {"node": node, "worst": [require_close(a, b, f"gradient of {rows} rows", 5e-2, 5e-2) for a, b in zip(by_us, exact)]}
 

@@ -305,19 +305,14 @@ def _is_own(query: Tensor) -> bool:
 
 _choices: dict[tuple[Any, ...], bool] = {}
 
-_ELEMENTS_FOR_OWN = 1 << 17
-"""Up to so many elements of a head of Q and of K, fa512's own backward is faster than cuDNN's without a causal mask: 2048 rows of 64, 1024 of 128."""
 _SCORES_FOR_CUDNN = 1 << 24
 """From so many scores on, cuDNN's backward saves the GPU more time than it costs the host."""
 
 
 def _is_cudnn_chosen(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> bool:
-    """Whether the backward is cuDNN's: if PyTorch's own attention would be, fa512's own is slower, and there is enough to compute. It is
+    """Whether the backward is cuDNN's: if it is not fa512's own, PyTorch's own attention would be cuDNN's, and there is enough to compute. It is
     aligned top-left, and not deterministic."""
-    rows, keys = query.shape[-2], key.shape[-2]
-    if (is_causal or max(rows, keys) * query.shape[-1] <= _ELEMENTS_FOR_OWN) and _is_own(query):
-        return False
-    if query.numel() * keys < _SCORES_FOR_CUDNN * query.shape[-1]:
+    if _is_own(query) or query.numel() * key.shape[-2] < _SCORES_FOR_CUDNN * query.shape[-1]:
         return False
     if not torch._C._get_cudnn_sdp_enabled() or torch._C._get_deterministic_algorithms():
         return False

@@ -666,17 +666,14 @@ class States(unittest.TestCase):
         self.assertIn("aten._scaled_dot_product_flash_attention_backward.default", seen)
         self.assertEqual(as_gpu.called(), ["attention_backward"])
 
-    def test_cudnn_is_chosen_where_it_is_faster(self):
+    def test_cudnn_is_chosen_for_wide_heads_of_many_scores(self):
         def is_chosen(heads, rows, keys, width=64):
             q, k = (torch.empty(1, 1, 1, width, dtype=torch.float16).expand(1, heads, n, width) for n in (rows, keys))
             with unittest.mock.patch("torch._fused_sdp_choice", return_value=3):
                 return _recorded._is_cudnn_chosen(q, k, k, False)
 
-        lengths = ((2048, 2048), (2049, 2048), (512, 2049))
-        self.assertEqual([is_chosen(99, rows, keys) for rows, keys in lengths], [False, True, True])
-        self.assertEqual([is_chosen(99, rows, rows, 128) for rows in (1024, 1025)], [False, True])
-        self.assertFalse(is_chosen(1, 3000, 3000), "few scores")
-        self.assertTrue(is_chosen(99, 1024, 1024, 136), "wide heads")
+        self.assertEqual([is_chosen(99, 9000, 9000, width) for width in (64, 128, 136)], [False, False, True])
+        self.assertFalse(is_chosen(1, 3000, 3000, 136), "few scores")
         with unittest.mock.patch.object(_recorded, "IS_OWN", False):
             self.assertTrue(is_chosen(99, 1024, 1024))
 
