@@ -3,5 +3,6 @@
 pub mod args;
 mod items;
 pub mod plan;
+pub mod ring;
 mod sums;
 pub mod variants;

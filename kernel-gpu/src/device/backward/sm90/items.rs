@@ -18,6 +18,7 @@ use crate::device::mask::Mask;
 use crate::device::ptx::{mbarrier, memory};
 use crate::device::sequence::Sequence;
 use contract::backward::args::BackwardArgs;
+use contract::backward::ring::Ring;
 use contract::divisor::Divisor;
 use contract::geometry::BlockWork;
 use contract::packed::{Rows, SequenceTile};
@@ -86,51 +87,6 @@ pub struct KeyItem<K> {
     /// The items of its head that run at once.
     ring: Ring,
     _kernel: PhantomData<K>,
-}
-
-/// The items of a head that run at once, if all of them attend to all queries. They begin at different tiles of queries, and go through all of
-/// them in a ring: none waits for another's sum in the beginning. A tile's sum gets what the items before them contribute, then, of these, first
-/// that of the one that began at it or else last before it, then that of the item before, and so on around the ring.
-///
-/// All blocks have to be on the GPU at once: the items wait for each other.
-#[derive(Clone, Copy)]
-struct Ring {
-    /// Items of the head before them.
-    before: u32,
-    /// Which of them it is.
-    index: u32,
-    /// Their number.
-    count: u32,
-}
-
-impl Ring {
-    /// There is none.
-    const NONE: Self = Self { before: 0, index: 0, count: 1 };
-
-    /// That of item `number`, which is at `place` in its head.
-    #[inline(always)]
-    fn of(args: &BackwardArgs, number: u32, place: u32) -> Self {
-        let (_, of_block) = divide(&args.workspace.at_once, number);
-        let index = place.min(of_block);
-        let before = place - index;
-        let end = args.head_items.get().get().min(place + args.workspace.at_once.get().get() - of_block);
-        Self { before, index, count: end - before }
-    }
-
-    /// The tile at which the item begins, of those of all heads that share the keys.
-    #[inline(always)]
-    fn first_tile(self, args: &BackwardArgs) -> u32 {
-        self.index * args.workspace.tiles.get().get() / self.count.max(1)
-    }
-
-    /// How many items contribute to a tile before it.
-    #[inline(always)]
-    fn before(self, args: &BackwardArgs, tile: u32) -> u32 {
-        // The last one that begins at the tile or before it. No overflow: `BackwardVariant::can_count`.
-        let (first, _) = divide(&args.workspace.tiles, (tile + 1) * self.count - 1);
-        let around = if first < self.index { self.count } else { 0 };
-        self.before + around + first - self.index
-    }
 }
 
 /// The queries of an item, and the keys that they may attend to.
@@ -206,7 +162,12 @@ impl<K: Sm90Backward> KeyItem<K> {
         let work = BlockWork { batch, head: kv_head, query_tile: place };
         let tile = K::Sequence::key_tile(problem, work, rows)?;
         let queries = bounds::Queries::of::<K>(problem, tile, rows, STEP);
-        let ring = if K::ROTATES { Ring::of(args, number, place) } else { Ring::NONE };
+        let ring = if K::ROTATES {
+            let (blocks, items) = (&args.workspace.at_once, args.head_items.get().get());
+            Ring::new((place, items), (divide(blocks, number).1, blocks.get().get()))
+        } else {
+            Ring::NONE
+        };
         Some(Self { work, tile, queries, ring, _kernel: PhantomData })
     }
 
@@ -225,7 +186,7 @@ impl<K: Sm90Backward> KeyItem<K> {
         if !K::ROTATES {
             return Steps::new(queries.begin, queries.end, members, const { K::SUMS_IN_WORKSPACE });
         }
-        let first = self.ring.first_tile(args);
+        let first = self.ring.first_tile(args.workspace.tiles.get().get());
         let (member, tile) = divide(&args.problem.query_tiles, first);
         Steps::around(queries.end, members, Step { row: tile * STEP, member })
     }
@@ -241,7 +202,11 @@ impl<K: Sm90Backward> KeyItem<K> {
     /// How many items add to the sum of a step's queries before it.
     #[inline(always)]
     pub fn before(&self, args: &BackwardArgs, step: Step) -> u32 {
-        if K::ROTATES { self.ring.before(args, step.dq_tile(args)) } else { self.work.query_tile }
+        if !K::ROTATES {
+            return self.work.query_tile;
+        }
+        // No overflow: `BackwardVariant::can_count`.
+        self.ring.before(step.dq_tile(args), |number| divide(&args.workspace.tiles, number).0)
     }
 
     /// Whether no item contributes to dQ of a step's queries after it.
