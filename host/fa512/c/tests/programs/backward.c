@@ -82,8 +82,8 @@ int main(void) {
     problem.heads = 16;
     problem.sequence = problem.kv_sequence = 4096;
     check(fa512_backward_workspace_bytes(&problem, &bytes) != 0, "long sequences", fa512_last_error_message());
-    /* dQ in f32, two statistics of each row, and a count for each 64 rows and one of the launch, in multiples of 16. */
-    check(bytes != 64ull * 16 * 4096 * (128 + 2) * 4 + (64ull * 16 * 64 + 4) * 4, "long sequences", "another size");
+    /* dQ in f32, two statistics of each row, and a count for each 64 rows of 64 columns and one of the launch, in multiples of 16. */
+    check(bytes != 64ull * 16 * 4096 * (128 + 2) * 4 + (64ull * 16 * 64 * 2 + 4) * 4, "long sequences", "another size");
     printf("gradients are right\n");
     return 0;
 }
