@@ -47,23 +47,23 @@ pub struct LaunchAttribute {
 impl LaunchAttribute {
     /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`, set to allowed.
     pub fn programmatic_stream_serialization() -> Self {
-        let mut value = [0; 16];
-        value[0] = 1;
-        Self { id: 6, padding: 0, value }
+        Self::of_values(6, [1])
     }
 
     /// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`.
     pub fn cooperative() -> Self {
-        let mut value = [0; 16];
-        value[0] = 1;
-        Self { id: 2, padding: 0, value }
+        Self::of_values(2, [1])
     }
 
     /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`: `blocks` in x, 1 in y and z.
     pub fn cluster(blocks: NonZeroU32) -> Self {
+        Self::of_values(4, [blocks.get() as c_int, 1, 1])
+    }
+
+    fn of_values<const COUNT: usize>(id: c_uint, values: [c_int; COUNT]) -> Self {
         let mut value = [0; 16];
-        value[..3].copy_from_slice(&[blocks.get() as c_int, 1, 1]);
-        Self { id: 4, padding: 0, value }
+        value[..COUNT].copy_from_slice(&values);
+        Self { id, padding: 0, value }
     }
 }
 

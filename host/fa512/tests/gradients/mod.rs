@@ -361,7 +361,7 @@ fn gradients_that_are_summed_in_a_workspace_are_right_and_come_again() {
         (1, 2, 200, 300, 40, Element::Bf16),
         (2, 1, 300, 390, 128, Element::Bf16),
         (1, 1, 300, 40, 72, Element::F16),
-        // Of 4 blocks, some begin another head, or the same one again.
+        // Of the two blocks, one begins another head, and both the same one again.
         (2, 2, 270, 300, 64, Element::F16),
         (1, 1, 130, 700, 64, Element::Bf16),
     ] {

@@ -196,9 +196,8 @@ impl BackwardPlan {
         let args = BackwardArgs { problem, d_o, dq, dk, dv, workspace, ..self.args };
         let encoded = BackwardMaps([[0; TENSOR_MAP_BYTES as usize]; MAPPED.len()]);
         let preparing_blocks = self.sums.map_or(0, Layout::tiles);
-        let is_cooperative = self.sums.is_some_and(Layout::is_cooperative);
         let Self { variant, blocks, .. } = *self;
-        Ok(BackwardLaunch { variant, blocks, is_cooperative, preparing_blocks, args, tensor_maps, encoded })
+        Ok(BackwardLaunch { variant, blocks, preparing_blocks, args, tensor_maps, encoded })
     }
 
     /// Requires two tensors, each at its first element, to share no memory. Rows of one may lie between those of the other.
@@ -280,7 +279,6 @@ fn tiles(problem: &Problem, length: u32, rows: u32) -> Option<u32> {
 pub struct BackwardLaunch {
     variant: &'static BackwardVariant,
     blocks: u32,
-    is_cooperative: bool,
     preparing_blocks: u32,
     args: BackwardArgs,
     tensor_maps: Option<[TensorMap; 5]>,
@@ -309,8 +307,8 @@ impl BackwardLaunch {
     }
 
     /// Whether all blocks have to be on the GPU at once, since they wait for each other: the driver refuses the launch if they cannot be.
-    pub const fn is_cooperative(&self) -> bool {
-        self.is_cooperative
+    pub fn is_cooperative(&self) -> bool {
+        self.variant.rotates() && self.args.workspace.prepares == 0
     }
 
     /// The launch of the same kernel that has to precede this one, if any: it prepares the workspace.
@@ -319,7 +317,6 @@ impl BackwardLaunch {
         let args = BackwardArgs { workspace, ..self.args };
         (self.preparing_blocks > 0).then_some(Self {
             blocks: self.preparing_blocks,
-            is_cooperative: false,
             preparing_blocks: 0,
             args,
             ..*self

@@ -72,11 +72,6 @@ impl Layout {
         }
     }
 
-    /// Whether all blocks have to run at once.
-    pub(super) const fn is_cooperative(self) -> bool {
-        matches!(self.order, Order::Rotating { .. })
-    }
-
     const fn sums_bytes(self) -> u64 {
         self.tiles as u64 * (self.columns / PANEL_COLUMNS * PANEL_BYTES) as u64
     }

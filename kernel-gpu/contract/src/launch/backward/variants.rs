@@ -334,12 +334,11 @@ impl BackwardTile {
     }
 }
 
-/// Queries of a head of up to 64 columns from which on a workspace is worth its cost on an H200, if the mask has all keys and if it is causal. A wider
-/// head takes one beyond [`MOST_WITHOUT`] queries.
+/// Queries of a head from which on a workspace is worth its cost on an H200: of up to 64 columns, if the mask has all keys and if it is causal, and of
+/// more columns. Up to 512 none is used.
 const LONG: u32 = 1024;
 const LONG_CAUSAL: u32 = 1280;
-/// Queries of a head up to which no workspace is used.
-const MOST_WITHOUT: u32 = 512;
+const LONG_WIDE: u32 = 513;
 /// The part of the multiprocessors that items of all keys of narrow heads must keep busy.
 const BUSY_WITH_ITEMS: (u64, u64) = (10, 7);
 
@@ -405,20 +404,17 @@ impl BackwardVariant {
         let product = |counts: [u32; 3]| counts.into_iter().fold(1, |all: u64, count| all.saturating_mul(count.into()));
         let items = product([shape.batch, shape.kv_heads, shape.kv_sequence.div_ceil(tile.rows())]);
         let at_once = u64::from(multiprocessors.max(1));
-        let is_wide = tile.columns > PANEL_COLUMNS;
-        let is_worth = match self.mask {
-            // Those of a head wait for each other in the beginning.
-            Mask::Causal => items >= at_once && (is_wide || shape.sequence >= LONG_CAUSAL),
-            // Fewer are computed twice as fast by blocks of their own, and dQ beside them.
-            _ if is_wide => 2 * items >= at_once,
-            _ => {
-                let places = items.div_ceil(at_once) * at_once;
-                shape.sequence >= LONG && BUSY_WITH_ITEMS.0 * items >= BUSY_WITH_ITEMS.1 * places
-            }
+        let places = items.div_ceil(at_once) * at_once;
+        let (shortest, keep_busy) = match (self.mask, tile.columns > PANEL_COLUMNS) {
+            // Causal items of a head wait for each other in the beginning.
+            (Mask::Causal, is_wide) => (if is_wide { LONG_WIDE } else { LONG_CAUSAL }, items >= at_once),
+            // Fewer leave multiprocessors idle on which items of queries would run.
+            (_, true) => (LONG_WIDE, 2 * items >= at_once),
+            (_, false) => (LONG, BUSY_WITH_ITEMS.0 * items >= BUSY_WITH_ITEMS.1 * places),
         };
         // Of narrow heads, most of a tile would be zeros.
-        is_worth
-            && shape.sequence > MOST_WITHOUT
+        shape.sequence >= shortest
+            && keep_busy
             && 2 * shape.head_dim > tile.columns
             && self.can_count(shape, multiprocessors)
     }

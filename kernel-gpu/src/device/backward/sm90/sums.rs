@@ -32,7 +32,7 @@ impl<'a, K: Sm90Backward> Sum<'a, K> {
 
     /// That of a step's queries.
     #[inline(always)]
-    pub fn of(args: &'a BackwardArgs, item: KeyItem<K>, step: Step) -> Self {
+    fn of(args: &'a BackwardArgs, item: KeyItem<K>, step: Step) -> Self {
         Self::of_tile(args, item.first_tile(args) + step.dq_tile(args))
     }
 
@@ -44,7 +44,7 @@ impl<'a, K: Sm90Backward> Sum<'a, K> {
 
     /// Address of a panel.
     #[inline(always)]
-    pub fn panel(self, panel: u32) -> u64 {
+    fn panel(self, panel: u32) -> u64 {
         self.args.workspace.sums + self.number(panel) * PANEL_BYTES as u64
     }
 
@@ -54,12 +54,12 @@ impl<'a, K: Sm90Backward> Sum<'a, K> {
         self.args.workspace.counts + (1 + self.number(panel)) * COUNT_BYTES
     }
 
-    /// Waits until `before` items have added to a panel, which the calling thread then sees.
+    /// Waits until `before` items have added to a panel, which copies by the calling thread then see.
     ///
     /// # Safety
     /// The workspace is prepared.
     #[inline(always)]
-    pub unsafe fn wait(self, panel: u32, before: u32) {
+    unsafe fn wait(self, panel: u32, before: u32) {
         let count = self.count(panel);
         // SAFETY: its count. Blocks that run add to it: the items before were drawn before, or all blocks run.
         unsafe {
@@ -67,6 +67,7 @@ impl<'a, K: Sm90Backward> Sum<'a, K> {
                 // An acquiring load each time would cost more.
                 while global::load_relaxed(count) != before {}
             }
+            proxy::fence_async_global();
         }
     }
 }
@@ -122,7 +123,6 @@ unsafe fn add<K: Sm90Backward>(sum: Sum<'_, K>, panel: u32, memory: Memory<K>, p
         mbarrier::arrive(memory.panel_sum(place));
         if before > 0 {
             sum.wait(panel, before);
-            proxy::fence_async_global();
         }
         mbarrier::wait(memory.panel_full(place), place.parity);
         let to = sum.panel(panel);
@@ -150,7 +150,6 @@ unsafe fn give<K: Sm90Backward>(sum: Sum<'_, K>, panel: u32, memory: Memory<K>, 
     unsafe {
         if before > 0 {
             sum.wait(panel, before);
-            proxy::fence_async_global();
             mbarrier::arrive_and_expect(arrived, PANEL_BYTES);
             bulk_copy::load(memory.panel(place), sum.panel(panel), PANEL_BYTES, arrived);
         } else {
