@@ -42,10 +42,10 @@ struct Results {
 }
 
 impl Torch {
-    /// Computes a call without the GIL: the driver may wait for room in the stream's queue, or compile a kernel.
+    /// Computes a call. PyTorch calls without the GIL: the driver may wait for room in the stream's queue, or compile a kernel.
     fn forward(&'static self, forward: &Forward) -> Results {
         // Nothing unwinds into C. What a panic leaves behind is dropped.
-        let attempt = || Python::try_attach(|py| py.detach(|| self.attempt_forward(forward))).flatten();
+        let attempt = || self.attempt_forward(forward);
         catch_unwind(AssertUnwindSafe(attempt)).ok().flatten().unwrap_or_default()
     }
 
