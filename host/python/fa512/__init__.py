@@ -41,8 +41,8 @@ _torch = None
 def _with_torch():
     """`fa512.torch`, which the first call imports. The statement alone takes as long as a check of all arguments."""
     global _torch
-    if _torch is None:
-        from . import torch as _torch
+    from . import torch as _torch
+
     return _torch
 
 
@@ -61,7 +61,7 @@ def scaled_dot_product_attention(
     Unsupported arguments (dropout, the gradient of a mask, types other than float16 and bfloat16) are errors that name the argument. See
     `fa512.torch.scaled_dot_product_attention`.
     """
-    return _with_torch().scaled_dot_product_attention(
+    return (_torch or _with_torch()).scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
 
@@ -83,7 +83,7 @@ def flash_attn_func(
 
     An unsupported argument is an error that names it. See `fa512.torch.flash_attn_func`.
     """
-    return _with_torch().flash_attn_func(
+    return (_torch or _with_torch()).flash_attn_func(
         q,
         k,
         v,
@@ -113,7 +113,7 @@ def flash_attn_qkvpacked_func(
 
     An unsupported argument is an error that names it. See `fa512.torch.flash_attn_qkvpacked_func`.
     """
-    return _with_torch().flash_attn_qkvpacked_func(
+    return (_torch or _with_torch()).flash_attn_qkvpacked_func(
         qkv,
         dropout_p,
         softmax_scale,
@@ -142,7 +142,7 @@ def flash_attn_kvpacked_func(
 
     An unsupported argument is an error that names it. See `fa512.torch.flash_attn_kvpacked_func`.
     """
-    return _with_torch().flash_attn_kvpacked_func(
+    return (_torch or _with_torch()).flash_attn_kvpacked_func(
         q,
         kv,
         dropout_p,
@@ -178,7 +178,7 @@ def flash_attn_varlen_func(
 
     An unsupported argument is an error that names it. See `fa512.torch.flash_attn_varlen_func`.
     """
-    return _with_torch().flash_attn_varlen_func(
+    return (_torch or _with_torch()).flash_attn_varlen_func(
         q,
         k,
         v,
@@ -215,7 +215,7 @@ def flash_attn_varlen_qkvpacked_func(
 
     An unsupported argument is an error that names it. See `fa512.torch.flash_attn_varlen_qkvpacked_func`.
     """
-    return _with_torch().flash_attn_varlen_qkvpacked_func(
+    return (_torch or _with_torch()).flash_attn_varlen_qkvpacked_func(
         qkv,
         cu_seqlens,
         max_seqlen,
@@ -250,7 +250,7 @@ def flash_attn_varlen_kvpacked_func(
 
     An unsupported argument is an error that names it. See `fa512.torch.flash_attn_varlen_kvpacked_func`.
     """
-    return _with_torch().flash_attn_varlen_kvpacked_func(
+    return (_torch or _with_torch()).flash_attn_varlen_kvpacked_func(
         q,
         kv,
         cu_seqlens_q,

@@ -112,6 +112,8 @@ def _integer(given: Any) -> Optional[int]:
 
 def rows_of(name: str, given: Any) -> int:
     """A number of rows, of Python or NumPy or a tensor of one."""
+    if type(given) is int and 0 <= given < NO_TENSOR_HAS:
+        return given
     rows = _integer(given)
     if rows is None or not 0 <= rows < NO_TENSOR_HAS:
         refuse(name, given, f"a number of rows below {NO_TENSOR_HAS}")

@@ -128,7 +128,7 @@ def parts(run):
             "native": lambda: fa512.attention(q, k, v),
             "native, LSE": lambda: fa512.attention(q, k, v, return_lse=True),
             "forward_cuda": lambda: _batched.forward_cuda(q, k, v, False, None),
-            "way_of": lambda: _direct.way_of(q, k, v, False, None),
+            "way_of": lambda: _direct.way_of((q, k, v, False, None)),
             "_forward": lambda: _batched._forward(q, k, v, False, None),
             "fa512.torch.scaled_dot_product_attention": lambda: fa512.torch.scaled_dot_product_attention(q, k, v),
             "fa512.scaled_dot_product_attention": lambda: fa512.scaled_dot_product_attention(q, k, v),

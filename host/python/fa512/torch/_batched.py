@@ -12,12 +12,14 @@ from .. import _native
 from .._arguments import align_of, flag, no_dropout, scale_of, softcap_of, window_of
 from . import _own_backward, _recorded
 from ._determinism import determinism
+from ._direct import by_the_way
 from ._library import (
     ALIGN,
     BOTTOM_RIGHT,
     DETERMINISTIC,
     OPTIONS,
     TOP_LEFT,
+    are_alike,
     cast,
     require_tensors,
     tensor_or_none,
@@ -37,6 +39,7 @@ from ._register import (
     operators,
     register_autocast,
     register_autograd,
+    register_calls,
     register_fakes,
     register_sharding,
     register_vmap,
@@ -253,24 +256,37 @@ def _keep(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Kept:
     return Kept((asked.alibi_slopes, asked.bias), asked.of_backward())
 
 
-_record = register_autograd("attention", _keep, forward_with_lse_cuda, _backward)
+_record, *_through_autograd = register_autograd("attention", _keep, forward_with_lse_cuda, _backward)
 
 
 def _recorder(rows: int, record: Callable[..., Any], by_nodes: Callable[..., Any]) -> Callable[..., Any]:
     """O and LSE with a gradient: by nodes in C++ where there are such, otherwise by `record`. The sequence is dimension `rows`."""
-    form = "bhsd" if rows == 2 else "bshd"
+    form = _recorded.FORMS["bhsd" if rows == 2 else "bshd"]
 
-    def recorded(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
-        asked = Options(*options)
-        is_changed = not (asked.softcap is asked.alibi_slopes is asked.bias is None)
-        if not is_changed and _recorded.can_record(query, needs_own=asked.deterministic):
+    def recorded(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        is_causal: bool = False,
+        scale: Optional[float] = None,
+        left: Optional[int] = None,
+        right: Optional[int] = None,
+        align: str = TOP_LEFT,
+        softcap: Optional[float] = None,
+        alibi_slopes: Optional[Tensor] = None,
+        bias: Optional[Tensor] = None,
+        deterministic: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        if _recorded.can_keep(query, alibi_slopes, bias):
+            changes = (bias, alibi_slopes, None)
+            return _recorded.keep(form, query, key, value, changes, is_causal, scale, left, right, align, softcap)
+        limits, scores = (is_causal, scale, left, right), (softcap, alibi_slopes, bias)
+        if are_unchanged(*scores) and _recorded.can_record(query, needs_own=deterministic):
             # The kernel says what is wrong with other dimensions.
-            are_alike = query.dim() != 4 or key.dim() != 4 or query.shape == key.shape
-            if are_alike or _has_limits_of_pytorch(query.shape[rows], key.shape[rows], *asked[:5]):
-                return by_nodes(query, key, value, *asked[:4])
-        if _recorded.can_keep(query, asked.alibi_slopes, asked.bias):
-            return _recorded.keep(form, (query, key, value), *asked[:8])
-        return record(query, key, value, *options)
+            is_square = query.dim() != 4 or key.dim() != 4 or query.shape == key.shape
+            if is_square or _has_limits_of_pytorch(query.shape[rows], key.shape[rows], *limits, align):
+                return by_nodes(query, key, value, *limits)
+        return record(query, key, value, *limits, align, *scores, deterministic)
 
     return recorded
 
@@ -299,17 +315,17 @@ def _by_nodes(
     return _swapped(_recorded.attention_bshd)(query, key, value, is_causal, scale, window_left, window_right)
 
 
-_forward, _forward_with_lse = calls(
-    forward_cuda, forward_with_lse_cuda, _recorder(2, _record, _by_nodes), *operators("attention")
+_forward, _forward_with_lse = register_calls(
+    "attention", forward_cuda, forward_with_lse_cuda, _recorder(2, _record, _by_nodes), *_through_autograd
 )
 
 
 # flash-attn's order, [batch, sequence, heads, head size], which operators do not have.
+_kernel_bshd = functools.partial(forward_cuda, layout="bshd")
+_recorded_bshd = _recorder(1, _swapped(_record), _recorded.attention_bshd)
+_directly_bshd = by_the_way(_kernel_bshd, _recorded_bshd)
 _forward_bshd, _forward_bshd_with_lse = calls(
-    functools.partial(forward_cuda, layout="bshd"),
-    functools.partial(forward_cuda, layout="bshd", return_lse=True),
-    _recorder(1, _swapped(_record), _recorded.attention_bshd),
-    *map(_swapped, operators("attention")),
+    _kernel_bshd, functools.partial(_kernel_bshd, return_lse=True), _recorded_bshd, *map(_swapped, operators("attention"))
 )
 
 
@@ -354,8 +370,12 @@ def attention(
     The result is contiguous, and has the memory order of `query`: batch, sequence, heads or batch, heads, sequence. LSE, float32
     [batch, heads, sequence], has no gradient.
     """
-    are_alike = _are_alike(query, key, value)
-    if not are_alike:
+    is_square = are_alike(query, key, value)
+    is_plain = window is scale is softcap is alibi_slopes is bias is None and align is TOP_LEFT and return_lse is False
+    if is_square and is_plain and type(causal) is bool:
+        # What most calls ask for needs no more checks.
+        return _forward(query, key, value, causal)
+    if not is_square:
         require_tensors(query=query, key=key, value=value)
     options = (
         flag("causal", causal),
@@ -366,15 +386,10 @@ def attention(
         tensor_or_none("alibi_slopes", alibi_slopes),
         tensor_or_none("bias", bias),
     )
-    nothing = None if are_alike else without_keys(query, key, value, 2, why_not)
+    nothing = None if is_square else without_keys(query, key, value, 2, why_not)
     if flag("return_lse", return_lse):
         return nothing or _forward_with_lse(query, key, value, *options)
     return nothing[0] if nothing else _forward(query, key, value, *options)
-
-
-def _are_alike(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether these are tensors with as many keys as queries, and no shared heads."""
-    return type(query) is type(key) is type(value) is Tensor and query.shape == key.shape
 
 
 def scaled_dot_product_attention(
@@ -395,7 +410,7 @@ def scaled_dot_product_attention(
     """
     if attn_mask is None is scale and type(dropout_p) is float and not dropout_p and type(is_causal) is type(enable_gqa) is bool:
         # What most calls ask for needs no more checks.
-        if _are_alike(query, key, value):
+        if are_alike(query, key, value):
             return _forward(query, key, value, is_causal)
     no_dropout("dropout_p", dropout_p)
     require_tensors(query=query, key=key, value=value)

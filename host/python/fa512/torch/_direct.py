@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import enum
 import operator
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, Optional
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 try:
     from torch._C import (
@@ -35,8 +36,6 @@ except (ImportError, AttributeError):  # A PyTorch that cannot be asked: every c
 else:
     _CAN_ASK = True
 
-_Result = TypeVar("_Result")
-
 
 class Way(enum.Enum):
     """The way of a call."""
@@ -49,16 +48,18 @@ class Way(enum.Enum):
 # Looking up a member of an enumeration takes as long as asking a tensor.
 OPERATOR, KERNEL, RECORDED = Way.OPERATOR, Way.KERNEL, Way.RECORDED
 
-_SCALARS = frozenset((bool, int, float, str, type(None)))
+_SCALARS = frozenset((bool, int, float, str))
 """Types of arguments in which nothing hides."""
 
 
-def way_of(*arguments: Any) -> Way:
+def way_of(arguments: tuple[Any, ...]) -> Way:
     """The way of a call with these arguments."""
-    if torch.compiler.is_compiling() or not _CAN_ASK:
+    if is_compiling() or not _CAN_ASK:
         return OPERATOR
     requires_grad = False
     for each in arguments:
+        if each is None:
+            continue
         kind = type(each)
         if kind is Tensor:
             if not _is_on_a_gpu(each) or each.is_neg():
@@ -67,7 +68,15 @@ def way_of(*arguments: Any) -> Way:
                 requires_grad = True
         elif kind not in _SCALARS:
             return OPERATOR
-    if _is_observed() or (_is_any_autocast_enabled() and _is_cast(arguments)):
+    if (
+        _len_torch_dispatch_stack()
+        or _len_torch_function_stack()
+        or peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+        or _is_tracing()
+        or _profiler_enabled()
+        or (_is_any_autocast_enabled() and _is_cast(arguments))
+    ):
         return OPERATOR
     if not (requires_grad and torch.is_grad_enabled()):
         return KERNEL
@@ -76,18 +85,6 @@ def way_of(*arguments: Any) -> Way:
 
 
 _is_on_a_gpu = operator.attrgetter("is_cuda")
-
-
-def _is_observed() -> bool:
-    """Whether something other than autocast is active in this thread that sees operators."""
-    return bool(
-        _len_torch_dispatch_stack()
-        or _len_torch_function_stack()
-        or peek_interpreter_stack() is not None
-        or forward_ad._current_level >= 0
-        or _is_tracing()
-        or _profiler_enabled()
-    )
 
 
 def _is_cast(arguments: tuple[Any, ...]) -> bool:
@@ -103,23 +100,23 @@ _REFUSALS = (TypeError, ValueError, RuntimeError, BufferError, IndexError)
 
 def is_unobserved(*tensors: Tensor) -> bool:
     """Whether nothing would notice a call on these tensors that leaves the dispatcher out, and no gradient is required."""
-    return way_of(*tensors) is KERNEL
+    return way_of(tensors) is KERNEL
 
 
-def by_the_way(
-    kernel: Callable[..., _Result], recorded: Callable[..., _Result], by_operator: Callable[..., _Result]
-) -> Callable[..., _Result]:
-    """A function that calls one of these three, which compute the same. What a kernel refuses, the operator computes or refuses."""
+def by_the_way(kernel: Callable, record: Callable, by_operator: Optional[Callable] = None, has_lse: bool = False) -> Callable:
+    """A function that calls one of these three, which compute the same: O, or O and LSE, as `record` always does, whose LSE may have a last
+    dimension of 1. What a kernel refuses, the operator computes or refuses. Without an operator, the result is then None."""
 
-    def call(*arguments: Any) -> _Result:
-        way = way_of(*arguments)
+    def call(*arguments: Any) -> Any:
+        way = way_of(arguments)
         try:
             if way is KERNEL:
                 return kernel(*arguments)
             if way is RECORDED:
-                return recorded(*arguments)
+                out, lse = record(*arguments)
+                return out if not has_lse else (out, lse if lse.dim() < out.dim() else lse.squeeze(-1))
         except _REFUSALS:
             pass
-        return by_operator(*arguments)
+        return None if by_operator is None else by_operator(*arguments)
 
     return call

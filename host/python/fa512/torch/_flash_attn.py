@@ -65,20 +65,10 @@ class _Asked(NamedTuple):
         return (out, lse, None) if self.return_attn_probs and lse is not None else out
 
 
-def _is_plain(
-    q: Any,
-    k: Any,
-    v: Any,
-    dropout_p: Any,
-    softmax_scale: Any,
-    causal: Any,
-    window_size: Any,
-    softcap: Any,
-    alibi_slopes: Any,
-    deterministic: Any,
-    return_attn_probs: Any,
-) -> bool:
-    """Whether this is what most calls ask for: as many keys as queries, and no option but `causal`. It needs no more checks."""
+def _is_plain(asked: tuple[Any, ...]) -> bool:
+    """Whether these arguments of `_Asked` are what most calls have: none but `causal`. Of a call without the dispatcher, kernels check the
+    rest."""
+    dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs = asked
     return (
         softmax_scale is alibi_slopes is None
         and type(dropout_p) is type(softcap) is float
@@ -87,10 +77,6 @@ def _is_plain(
         and not (deterministic or return_attn_probs)
         and type(window_size) is tuple
         and window_size == (-1, -1)
-        and type(q) is type(k) is type(v) is Tensor
-        and q.shape == k.shape == v.shape
-        and q.shape[-1] % ROW_ALIGNMENT == 0
-        and q.stride(-1) == k.stride(-1) == v.stride(-1) == 1
     )
 
 
@@ -145,9 +131,12 @@ def flash_attn_func(
 
     An unsupported argument is an error that names it, such as `dropout_p` other than 0.
     """
-    asked = _Asked(dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs)
-    if _is_plain(q, k, v, *asked) and q.dim() == 4:
-        return _batched._forward_bshd(q, k, v, causal)
+    others = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs)
+    if _is_plain(others):
+        out = _batched._directly_bshd(q, k, v, causal, None, None, None, BOTTOM_RIGHT)
+        if out is not None:
+            return out
+    asked = _Asked(*others)
     _check("[batch, sequence, heads, head size]", q=q, k=k, v=v)
     head_dim, limits, scores = q.shape[-1], asked.limits(q.shape[-1], q.shape[1], k.shape[1]), asked.scores()
     rows = _filled(q, k, v)
@@ -221,12 +210,15 @@ def flash_attn_varlen_func(
 
     A `block_table` is an error.
     """
-    asked = _Asked(dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs)
+    others = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs)
     if block_table is not None:
         refuse("block_table", block_table, "None")
     longest, longest_k = rows_of("max_seqlen_q", max_seqlen_q), rows_of("max_seqlen_k", max_seqlen_k)
-    if cu_seqlens_q is cu_seqlens_k and _is_plain(q, k, v, *asked) and q.dim() == 3 and type(cu_seqlens_q) is Tensor:
-        return _packed._forward(q, k, v, cu_seqlens_q, longest, causal)
+    if cu_seqlens_q is cu_seqlens_k and _is_plain(others):
+        out = _packed._directly(q, k, v, cu_seqlens_q, longest, causal)
+        if out is not None:
+            return out
+    asked = _Asked(*others)
     _check("[rows of all sequences, heads, head size]", q=q, k=k, v=v)
     require_tensors(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
     keys = _packed.keys_apart(cu_seqlens_q, cu_seqlens_k, longest_k, BOTTOM_RIGHT)

@@ -12,12 +12,14 @@ from .. import _native
 from .._arguments import align_of, flag, rows_of, scale_of, softcap_of, window_of
 from . import _own_backward, _recorded
 from ._determinism import determinism
+from ._direct import by_the_way
 from ._library import (
     ALIGN,
     BOTTOM_RIGHT,
     DETERMINISTIC,
     OPTIONS,
     TOP_LEFT,
+    are_alike,
     require_tensors,
     tensor_or_none,
     why_not_align,
@@ -31,13 +33,12 @@ from ._own_backward import is_faster
 from ._register import (
     Kept,
     Sharding,
-    calls,
     define,
     implement,
     new_like,
-    operators,
     register_autocast,
     register_autograd,
+    register_calls,
     register_fakes,
     register_sharding,
     register_vmap,
@@ -280,28 +281,47 @@ def _keep(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *option
     return Kept((cu_seqlens, asked.cu_seqlens_k, asked.alibi_slopes), (*longest, *options))
 
 
-_record = register_autograd("attention_varlen", _keep, _forward_with_lse_cuda, backward_cuda)
+_record, *_through_autograd = register_autograd("attention_varlen", _keep, _forward_with_lse_cuda, backward_cuda)
+
+
+_FORM = _recorded.FORMS["packed"]
 
 
 def _recorded_with_lse(
-    query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seqlens: Tensor,
+    max_seqlen: int,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    left: Optional[int] = None,
+    right: Optional[int] = None,
+    softcap: Optional[float] = None,
+    alibi_slopes: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None,
+    max_seqlen_k: Optional[int] = None,
+    align: str = TOP_LEFT,
+    deterministic: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """`_forward_with_lse_cuda` with a gradient, recorded in C++ where there are nodes for it."""
-    asked = _Options(*options)
-    cu_seqlens_k, limits = asked.cu_seqlens_k, asked.limits()
-    has_nodes = _can_pytorch(cu_seqlens, cu_seqlens_k, asked.align, limits, asked.scores())
+    if _recorded.can_keep(query, alibi_slopes):
+        changes = (alibi_slopes, cu_seqlens, cu_seqlens_k)
+        return _recorded.keep(_FORM, query, key, value, changes, is_causal, scale, left, right, align, softcap, max_seqlen)
+    limits, scores = (is_causal, scale, left, right), (softcap, alibi_slopes)
+    has_nodes = _can_pytorch(cu_seqlens, cu_seqlens_k, align, limits, scores)
     # PyTorch's backward leaves rows that belong to no sequence as they were.
-    if not has_nodes or not _recorded.can_record(query, needs_own=True):
-        if _recorded.can_keep(query, asked.alibi_slopes):
-            changes = (asked.align, *asked.scores())
-            packed: dict[str, Any] = {"lengths": (cu_seqlens, cu_seqlens_k), "longest": asked.max_seqlen}
-            return _recorded.keep("packed", (query, key, value), *limits, *changes, **packed)
-        return _record(query, key, value, cu_seqlens, *asked)
-    lengths = (cu_seqlens, cu_seqlens if cu_seqlens_k is None else cu_seqlens_k, asked.max_seqlen)
-    return _recorded.attention_varlen(query, key, value, *lengths, *limits)
+    if has_nodes and _recorded.can_record(query, needs_own=True):
+        of_keys = cu_seqlens if cu_seqlens_k is None else cu_seqlens_k
+        return _recorded.attention_varlen(query, key, value, cu_seqlens, of_keys, max_seqlen, *limits)
+    keys = (cu_seqlens_k, max_seqlen_k, align, deterministic)
+    return _record(query, key, value, cu_seqlens, max_seqlen, *limits, *scores, *keys)
 
 
-_forward, _forward_with_lse = calls(forward_cuda, _forward_with_lse_cuda, _recorded_with_lse, *operators("attention_varlen"))
+_directly = by_the_way(forward_cuda, _recorded_with_lse)
+_forward, _forward_with_lse = register_calls(
+    "attention_varlen", forward_cuda, _forward_with_lse_cuda, _recorded_with_lse, *_through_autograd
+)
 register_autocast("attention_varlen")
 register_vmap("attention_varlen")
 register_sharding("attention_varlen", Sharding(rows=1, lse=0, scores=1))
@@ -336,8 +356,14 @@ def attention_varlen(
     `window`, `softcap` and `alibi_slopes` (float32 [heads] or [sequences, heads]) are as for `attention`, within each sequence. LSE,
     float32 [heads, rows], has no gradient. With a gradient of head sizes over 128, `max_seqlen` and `max_seqlen_k` must not be too small.
     """
-    require_tensors(query=query, key=key, value=value, cu_seqlens=cu_seqlens)
+    is_plain = window is scale is softcap is alibi_slopes is cu_seqlens_k is max_seqlen_k is None and align is TOP_LEFT
+    are_plain = type(causal) is bool and return_lse is False and type(cu_seqlens) is Tensor and are_alike(query, key, value)
+    if not are_plain:
+        require_tensors(query=query, key=key, value=value, cu_seqlens=cu_seqlens)
     longest = query.shape[0] if max_seqlen is None else rows_of("max_seqlen", max_seqlen)
+    if is_plain and are_plain:
+        # What most calls ask for needs no more checks.
+        return _forward(query, key, value, cu_seqlens, longest, causal)
     longest_k = None if max_seqlen_k is None else rows_of("max_seqlen_k", max_seqlen_k)
     keys = keys_apart(cu_seqlens, tensor_or_none("cu_seqlens_k", cu_seqlens_k), longest_k, align_of("align", align))
     options = (

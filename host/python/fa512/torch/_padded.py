@@ -32,13 +32,12 @@ from ._packed import has_limits_of_pytorch
 from ._register import (
     Kept,
     Sharding,
-    calls,
     define,
     implement,
     new_like,
-    operators,
     register_autocast,
     register_autograd,
+    register_calls,
     register_fakes,
     register_sharding,
     register_vmap,
@@ -257,7 +256,10 @@ def _keep(
     return Kept((seqused_q, seqused_k, asked.alibi_slopes), asked[:6])
 
 
-_record = register_autograd("attention_padded", _keep, _forward_with_lse_cuda, backward)
+_record, *_through_autograd = register_autograd("attention_padded", _keep, _forward_with_lse_cuda, backward)
+
+
+_FORM = _recorded.FORMS["padded"]
 
 
 def _recorded_with_lse(
@@ -267,11 +269,11 @@ def _recorded_with_lse(
     asked = Options(*options)
     if not _recorded.can_keep(query, asked.alibi_slopes):
         return _record(query, key, value, seqused_q, seqused_k, *options)
-    return _recorded.keep("padded", (query, key, value), *asked[:7], lengths=(seqused_q, seqused_k))
+    return _recorded.keep(_FORM, query, key, value, (asked.alibi_slopes, seqused_q, seqused_k), *asked[:6])
 
 
-_forward, _forward_with_lse = calls(
-    forward_cuda, _forward_with_lse_cuda, _recorded_with_lse, *operators("attention_padded")
+_forward, _forward_with_lse = register_calls(
+    "attention_padded", forward_cuda, _forward_with_lse_cuda, _recorded_with_lse, *_through_autograd
 )
 register_autocast("attention_padded")
 register_vmap("attention_padded")

@@ -7,7 +7,8 @@ All that PyTorch does with its own nodes (hooks, checkpoints, anomaly mode, erro
 A node gives its backward operator the random state that our kernel returned. A state for fa512's own backward is a sparse tensor, which
 leads the operator to a dispatch key where PyTorch has no kernel, and ours is registered. cuDNN's node leads to cuDNN's.
 
-Flash attention's nodes keep no score modifications and no lengths of a padded batch. Efficient attention's has room for all of them.
+Efficient attention's node has room for all that a call has, and leads to fa512's own backward. Flash attention's, which lead to PyTorch's
+too, keep no score modifications and no lengths of a padded batch.
 """
 
 from __future__ import annotations
@@ -266,17 +267,17 @@ except AttributeError:
     IS_OWN = False
 
 IS_KEPT = False
+"""Whether a node can keep all that a call has, for fa512's own backward."""
 try:
     IS_POSSIBLE = all(map(_has, _KERNELS, (_SDPA, _FLASH, _CUDNN)))
     """Whether this PyTorch can record so; otherwise a function in Python records."""
     if IS_POSSIBLE:
         _KEYS, _IS_IN_C, _LIBRARIES = _register()
-        IS_KEPT = IS_OWN and _IS_IN_C and all(map(_has, _KEEPS, _KEEPS.values()))
-        """Whether a node can keep what a call has beside Q, K and V, for fa512's own backward."""
         _sdpa = torch.ops.aten._scaled_dot_product_flash_attention.default._handle.redispatch_boxed
         _flash = torch.ops.aten._flash_attention_forward.default._handle.redispatch_boxed
         _cudnn = torch.ops.aten._scaled_dot_product_cudnn_attention.default._handle.redispatch_boxed
         _keeping = torch.ops.aten._efficient_attention_forward.default._handle.redispatch_boxed
+        IS_KEPT = IS_OWN and _IS_IN_C and all(map(_has, _KEEPS, _KEEPS.values()))
 except (AttributeError, RuntimeError, TypeError):
     IS_POSSIBLE = False
 
@@ -287,10 +288,11 @@ def can_record(query: Tensor, needs_own: bool) -> bool:
     return IS_POSSIBLE and (not needs_own or _is_own(query)) and not (IS_OWN and _has_hooks())
 
 
-def can_keep(query: Tensor, *changes: Optional[Tensor]) -> bool:
+def can_keep(query: Tensor, alibi_slopes: Optional[Tensor], bias: Optional[Tensor] = None) -> bool:
     """Whether `keep` records this gradient, of no tensor that changes the scores."""
-    requires_others = any(tensor is not None and tensor.requires_grad for tensor in changes)
-    return IS_POSSIBLE and IS_KEPT and is_faster(query) and not requires_others and not _has_hooks()
+    if alibi_slopes is not None and alibi_slopes.requires_grad or bias is not None and bias.requires_grad:
+        return False
+    return IS_KEPT and query.shape[-1] <= FASTER_HEAD_DIM and not _has_hooks()
 
 
 def _has_hooks() -> bool:
@@ -375,28 +377,34 @@ def attention_varlen(
     return _of_window(query, key, value, *lengths, is_causal, scale, left, right)
 
 
-_FORMS = ("bhsd", "bshd", "packed", "padded")
+_NO_MASK_OF_PYTORCH = 16
+"""No kind of mask that PyTorch's own backward knows: it refuses a call whose state does not lead to ours."""
+FORMS = {form: number | _NO_MASK_OF_PYTORCH for number, form in enumerate(("bhsd", "bshd", "packed", "padded"))}
 
 
 def keep(
-    form: str,
-    tensors: tuple[Tensor, Tensor, Tensor],
+    form: int,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    changes: tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]],
     is_causal: bool,
     scale: Optional[float],
     left: Optional[int],
     right: Optional[int],
     align: str,
     softcap: Optional[float],
-    alibi_slopes: Optional[Tensor],
-    bias: Optional[Tensor] = None,
-    lengths: tuple[Optional[Tensor], Optional[Tensor]] = (None, None),
     longest: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """O and LSE of any call, with a node that keeps its arguments as `Kept` of the kernels in C says. `lengths` are where packed sequences
-    begin, or how many rows entries of a padded batch use."""
-    bits = _FORMS.index(form) | is_causal << 2 | (align == BOTTOM_RIGHT) << 3 | longest << 8
-    others = (alibi_slopes, *lengths) if form in ("packed", "padded") else (bias, alibi_slopes, None)
-    return _computed(_keeping(_KEYS, *tensors, *others, left, right, softcap or 0.0, bits, True, scale=scale))
+    """O and LSE of any call of one of `FORMS`, with a node that keeps its arguments as `Kept` of the kernels in C says. `changes` are a bias,
+    slopes and None; of packed sequences and padded batches slopes, and where sequences begin or how many rows entries use: of Q, and of K."""
+    bits = form | is_causal << 2 | (align == BOTTOM_RIGHT) << 3 | longest << 8
+    first, second, third = changes
+    cap = 0.0 if softcap is None else softcap
+    if scale is None:
+        # What is given by name, PyTorch looks for among all arguments.
+        return _computed(_keeping(_KEYS, query, key, value, first, second, third, left, right, cap, bits, True))
+    return _computed(_keeping(_KEYS, query, key, value, first, second, third, left, right, cap, bits, True, scale=scale))
 
 
 def _of_window(

@@ -50,15 +50,17 @@ def calls(
 ) -> tuple[Callable, Callable]:
     """Functions that compute what the operators do, without PyTorch's dispatcher where nothing would notice: by kernels that return O
     and O and LSE, and one that also records the gradient, whose LSE may have a last dimension of 1."""
+    return by_the_way(forward, record, operator), by_the_way(with_lse, record, operator_with_lse, has_lse=True)
 
-    def recorded(*arguments: Any) -> Tensor:
-        return record(*arguments)[0]
 
-    def recorded_with_lse(*arguments: Any) -> tuple[Tensor, Tensor]:
-        out, lse = record(*arguments)
-        return out, lse if lse.dim() < out.dim() else lse.squeeze(-1)
-
-    return by_the_way(forward, recorded, operator), by_the_way(with_lse, recorded_with_lse, operator_with_lse)
+def register_calls(
+    name: str, forward: Callable, with_lse: Callable, record: Callable, autograd: Callable, autograd_with_lse: Callable
+) -> tuple[Callable, Callable]:
+    """`calls` of the operators `name` and `name`_with_lse, whose kernels at the keys of autograd are then such functions, too, with the last
+    two in place of the operators."""
+    for each, call in zip((name, f"{name}_with_lse"), calls(forward, with_lse, record, autograd, autograd_with_lse)):
+        LIBRARY.impl(each, call, "Autograd")
+    return calls(forward, with_lse, record, *operators(name))
 
 
 def register_fakes(
@@ -99,10 +101,9 @@ class Kept(NamedTuple):
 
 def register_autograd(
     name: str, keep: Callable[..., Kept], with_lse: Callable, backward: Callable
-) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Registers `name`_backward as the gradient of `name` and `name`_with_lse; it has no derivative itself. `keep` gets the operator's
-    arguments, and refuses those of which there is no gradient. Returns `with_lse` with the gradient `backward`: kernels, without PyTorch's
-    dispatcher."""
+) -> tuple[Callable, Callable, Callable]:
+    """`with_lse` with the gradient `backward`: kernels, without PyTorch's dispatcher; and through it, `name` and `name`_with_lse with the gradient
+    `name`_backward, which has no derivative itself. `keep` gets the operator's arguments, and refuses those of which there is no gradient."""
     operators = torch.ops.fa512
     forward, below, of_gradient = (getattr(operators, f"{name}{end}").default for end in ("", "_with_lse", "_backward"))
 
@@ -133,10 +134,8 @@ def register_autograd(
         is_transformed = _functorch.peek_interpreter_stack() is not None or _functorch.is_legacy_batchedtensor(arguments[0])
         return (of_gradient if is_transformed or torch.is_grad_enabled() else backward)(*arguments)
 
-    LIBRARY.impl(name, forward_autograd, "Autograd")
-    LIBRARY.impl(f"{name}_with_lse", with_lse_autograd, "Autograd")
     LIBRARY.impl(f"{name}_backward", backward_autograd, "Autograd")
-    return _record(with_lse, unobserved_backward, keep).apply
+    return _record(with_lse, unobserved_backward, keep).apply, forward_autograd, with_lse_autograd
 
 
 def _below_autograd(operator: Callable, *arguments: Any) -> Any:

@@ -51,7 +51,7 @@ pub struct Changes {
 #[derive(Clone, Copy)]
 pub struct Kept {
     /// The form in bits 0 and 1 (`[batch, heads, sequence, head size]`, `[batch, sequence, heads, head size]`, packed, padded), causal in bit 2,
-    /// bottom-right in bit 3, the length of the longest sequence from bit 8 on: the operator's kind of mask.
+    /// bottom-right in bit 3, the length of the longest sequence from bit 8 on: the operator's kind of mask. Bit 4 makes it none of PyTorch's.
     pub bits: u64,
     /// The softcap, or 0: the operator's probability of dropout.
     pub softcap: f64,

@@ -143,6 +143,7 @@ ALONE = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(KEY))
 SDPA = torch.ops.aten._scaled_dot_product_flash_attention.default._handle.redispatch_boxed
 FLASH = torch.ops.aten._flash_attention_forward.default._handle.redispatch_boxed
 CUDNN = torch.ops.aten._scaled_dot_product_cudnn_attention.default._handle.redispatch_boxed
+PADDED = _recorded.FORMS["padded"]
 BOUNDS = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 
@@ -428,7 +429,7 @@ class Kernels(unittest.TestCase):
             tensors = [tensor.detach().requires_grad_() for tensor in plain]
             given = tensors if form == "bhsd" else swapped(*tensors)
             options = (is_causal, 0.2, *window, align, softcap, of_heads)
-            out, lse = _recorded.keep(form, tuple(given), *options, of_bias)
+            out, lse = _recorded.keep(_recorded.FORMS[form], *given, (of_bias, of_heads, None), *options[:6])
             self.assertEqual(type(out.grad_fn).__name__, "EfficientAttentionBackward0")
             out = out if form == "bhsd" else out.transpose(1, 2)
             self.compare((out.detach(), lse), cpu._compute(*plain, *options, of_bias), (form, options))
@@ -445,7 +446,7 @@ class Kernels(unittest.TestCase):
             plain = [MEMORY.tensor(random(3, rows, heads, 40, seed=seed)) for seed, (rows, heads) in enumerate([(70, 2), (90, 1), (90, 1)])]
             tensors = [tensor.detach().requires_grad_() for tensor in plain]
             options = (True, None, 30, None, "bottom-right", 3.0, of_heads)
-            out, lse = _recorded.keep("padded", tuple(tensors), *options, lengths=tuple(lengths))
+            out, lse = _recorded.keep(PADDED, *tensors, (of_heads, *lengths), *options[:6])
             MEMORY.wait()
             expected = cpu._padded_with_lse(*plain, *lengths, *options)
             self.compare((out.detach(), lse), expected, (lengths, options))
@@ -459,7 +460,7 @@ class Kernels(unittest.TestCase):
             plain = [MEMORY.tensor(random(rows, 2, 40, seed=rows)) for rows in (70, 70 if own is None else 80, 70 if own is None else 80)]
             tensors = [tensor.detach().requires_grad_() for tensor in plain]
             options = (True, None, None, None, "top-left", None, slopes)
-            out, lse = _recorded.keep("packed", tuple(tensors), *options, lengths=(bounds, own), longest=43)
+            out, lse = _recorded.keep(_recorded.FORMS["packed"], *tensors, (slopes, bounds, own), *options[:6], longest=43)
             MEMORY.wait()
             grad = MEMORY.tensor(random(70, 2, 40, seed=9))
             limits = {"causal": True, "scale": None, "window": (None, None), "align": "top-left", "softcap": None, "alibi_slopes": slopes}
@@ -471,7 +472,7 @@ class Kernels(unittest.TestCase):
     def test_a_padded_gradient_that_a_kernel_refuses_is_computed_by_python(self):
         used = MEMORY.tensor(torch.tensor([70, 20], dtype=torch.int32))
         tensors = [MEMORY.tensor(tensor.transpose(1, 2).contiguous()).requires_grad_() for tensor in problem()]
-        out, lse = _recorded.keep("padded", tuple(tensors), True, None, None, None, "top-left", 2.0, None, lengths=(used, None))
+        out, lse = _recorded.keep(PADDED, *tensors, (None, used, None), True, None, None, None, "top-left", 2.0)
         grad = torch.ones((), dtype=out.dtype).expand(out.shape)
         limits = {"causal": True, "scale": None, "window": (None, None), "align": "top-left", "softcap": 2.0, "alibi_slopes": None}
         with unittest.mock.patch.object(_native, "attention_padded_backward", cpu.native_padded_backward):
@@ -524,7 +525,7 @@ class Kernels(unittest.TestCase):
             FLASH(ALONE, *of_flash, None, None, 8, 8, 0.0, True, False, scale=0.5, window_size_left=2, window_size_right=3)
             CUDNN(ALONE, q, k, v, None, True, 0.0, True, scale=0.5)
             torch.autograd.grad(_recorded.attention(*tensors, True, 0.5)[0], tensors, q)
-            kept = _recorded.keep("padded", tuple(of_rows), True, 0.5, 3, 4, "top-left", 2.0, slopes, lengths=(used, used))
+            kept = _recorded.keep(PADDED, *of_rows, (slopes, used, used), True, 0.5, 3, 4, "top-left", 2.0)
             torch.autograd.grad(kept[0], of_rows, of_flash[0])
             MEMORY.wait()
 

@@ -55,17 +55,17 @@ class Unobserved(unittest.TestCase):
 
     def test_arguments_that_may_hide_tensors_observe(self):
         for hidden in ([torch.ones(2)], numpy.float32(1), object()):
-            self.assertIs(_direct.way_of(torch.ones(2), hidden), _direct.OPERATOR)
-        self.assertIs(_direct.way_of(torch.ones(2), None, True, 1, 0.5, "top-left"), _direct.KERNEL)
+            self.assertIs(_direct.way_of((torch.ones(2), hidden)), _direct.OPERATOR)
+        self.assertIs(_direct.way_of((torch.ones(2), None, True, 1, 0.5, "top-left")), _direct.KERNEL)
 
     def test_a_gradient_is_recorded_where_autograd_may(self):
         tensor = torch.ones(2, requires_grad=True)
-        self.assertIs(_direct.way_of(tensor), _direct.RECORDED)
+        self.assertIs(_direct.way_of((tensor,)), _direct.RECORDED)
         with torch._C._AutoDispatchBelowAutograd():
-            self.assertIs(_direct.way_of(tensor), _direct.OPERATOR)
+            self.assertIs(_direct.way_of((tensor,)), _direct.OPERATOR)
         for mode in (torch.no_grad, torch.inference_mode):
             with mode():
-                self.assertIs(_direct.way_of(tensor), _direct.KERNEL)
+                self.assertIs(_direct.way_of((tensor,)), _direct.KERNEL)
 
     def test_forward_mode_observes(self):
         with torch.autograd.forward_ad.dual_level():

@@ -1,4 +1,4 @@
-"""Every public function with every kind of tensor, transform and gradient: equal to PyTorch's attention, or an error that says what is not
+"""Every public function, and operators, with every kind of tensor, transform and gradient: equal to PyTorch's attention, or an error that says what is not
 supported. Once by the ways that a GPU takes, once without nodes in C++, and once through operators."""
 
 import functools
@@ -104,6 +104,11 @@ FUNCTIONS = {
         _stacked(_OF_ROWS, 2), _rows_kv, lambda q, kv: fa512.torch.flash_attn_varlen_kvpacked_func(q, kv, *_LENGTHS)
     ),
 }
+_PUBLIC = set(FUNCTIONS)
+FUNCTIONS["torch.ops.fa512.attention"] = Function(_OF_BHSD, _bhsd, torch.ops.fa512.attention)
+FUNCTIONS["torch.ops.fa512.attention_varlen"] = Function(
+    _OF_ROWS, _rows, lambda *x: torch.ops.fa512.attention_varlen_with_lse(*x, BOUNDS, ROWS)[0]
+)
 NO_ATTENTION = ("MAXIMUM_HEAD_DIM", "ROW_ALIGNMENT", "register_flash_attention_impl")
 
 
@@ -195,7 +200,7 @@ class Gradients(unittest.TestCase):
         self.assertRegex(str(raised.exception), words)
 
     def test_every_public_function_is_here(self):
-        known = {*FUNCTIONS, *NO_ATTENTION, *(name for name in fa512.torch.__all__ if name.startswith("why_not"))}
+        known = {*_PUBLIC, *NO_ATTENTION, *(name for name in fa512.torch.__all__ if name.startswith("why_not"))}
         self.assertEqual(known, set(fa512.torch.__all__))
 
     node = "ScaledDotProductFlashAttention"
@@ -203,7 +208,13 @@ class Gradients(unittest.TestCase):
 
     def test_the_ways(self):
         """That the others test what they say."""
-        for name, node in (("attention", self.node), ("flash_attn_func", self.node_of_rows), ("attention_varlen", self.node_of_packed)):
+        nodes = {
+            "attention": self.node,
+            "torch.ops.fa512.attention": self.node,
+            "flash_attn_func": self.node_of_rows,
+            "attention_varlen": self.node_of_packed,
+        }
+        for name, node in nodes.items():
             function = FUNCTIONS[name]
             out = function.call(*function.tensors(True))
             found = out.grad_fn.next_functions[0][0] if "Transpose" in type(out.grad_fn).__name__ else out.grad_fn
