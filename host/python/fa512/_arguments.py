@@ -85,14 +85,13 @@ def _sides(name: str, given: Any, accepted: str, no_limit: Optional[int] = None)
         pair = False
     if not pair:
         refuse(name, given, accepted)
-    left, right = (_side(name, given, accepted, no_limit, side) for side in pair)
-    return left, right
+    return _side(name, given, accepted, no_limit, pair[0]), _side(name, given, accepted, no_limit, pair[1])
 
 
 def _side(name: str, window: Any, accepted: str, no_limit: Optional[int], given: Any) -> Optional[int]:
     if given is None:
         return None
-    keys = _integer(given)
+    keys = given if type(given) is int else _integer(given)
     if keys is None or keys < (0 if no_limit is None else no_limit):
         refuse(name, window, accepted)
     return None if keys == no_limit or keys >= NO_TENSOR_HAS else keys

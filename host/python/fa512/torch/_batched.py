@@ -19,7 +19,6 @@ from ._library import (
     DETERMINISTIC,
     OPTIONS,
     TOP_LEFT,
-    are_alike,
     cast,
     require_tensors,
     tensor_or_none,
@@ -315,8 +314,10 @@ def _by_nodes(
     return _swapped(_recorded.attention_bshd)(query, key, value, is_causal, scale, window_left, window_right)
 
 
+_recorded_bhsd = _recorder(2, _record, _by_nodes)
+_directly = by_the_way(forward_cuda, _recorded_bhsd)
 _forward, _forward_with_lse = register_calls(
-    "attention", forward_cuda, forward_with_lse_cuda, _recorder(2, _record, _by_nodes), *_through_autograd
+    "attention", forward_cuda, forward_with_lse_cuda, _recorded_bhsd, *_through_autograd
 )
 
 
@@ -370,13 +371,13 @@ def attention(
     The result is contiguous, and has the memory order of `query`: batch, sequence, heads or batch, heads, sequence. LSE, float32
     [batch, heads, sequence], has no gradient.
     """
-    is_square = are_alike(query, key, value)
     is_plain = window is scale is softcap is alibi_slopes is bias is None and align is TOP_LEFT and return_lse is False
-    if is_square and is_plain and type(causal) is bool:
-        # What most calls ask for needs no more checks.
-        return _forward(query, key, value, causal)
-    if not is_square:
-        require_tensors(query=query, key=key, value=value)
+    if is_plain and type(causal) is bool:
+        # What most calls ask for; kernels check the rest.
+        out = _directly(query, key, value, causal)
+        if out is not None:
+            return out
+    require_tensors(query=query, key=key, value=value)
     options = (
         flag("causal", causal),
         scale_of("scale", scale),
@@ -386,7 +387,7 @@ def attention(
         tensor_or_none("alibi_slopes", alibi_slopes),
         tensor_or_none("bias", bias),
     )
-    nothing = None if is_square else without_keys(query, key, value, 2, why_not)
+    nothing = without_keys(query, key, value, 2, why_not)
     if flag("return_lse", return_lse):
         return nothing or _forward_with_lse(query, key, value, *options)
     return nothing[0] if nothing else _forward(query, key, value, *options)
@@ -410,7 +411,7 @@ def scaled_dot_product_attention(
     """
     if attn_mask is None is scale and type(dropout_p) is float and not dropout_p and type(is_causal) is type(enable_gqa) is bool:
         # What most calls ask for needs no more checks.
-        if are_alike(query, key, value):
+        if type(query) is type(key) is type(value) is Tensor and query.shape == key.shape:
             return _forward(query, key, value, is_causal)
     no_dropout("dropout_p", dropout_p)
     require_tensors(query=query, key=key, value=value)

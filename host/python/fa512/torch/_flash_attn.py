@@ -83,8 +83,9 @@ def _is_plain(asked: tuple[Any, ...]) -> bool:
 def _check(shape: str, **tensors: Any) -> None:
     """Raises an error that names the first argument that is no tensor of as many dimensions as `shape` tells."""
     require_tensors(**tensors)
+    rank = shape.count(",") + 1
     for name, tensor in tensors.items():
-        if tensor.dim() != shape.count(",") + 1:
+        if tensor.dim() != rank:
             raise ValueError(f"{name} has the shape {list(tensor.shape)}; it must be {shape}")
 
 
@@ -96,7 +97,7 @@ def _filled(*tensors: Tensor) -> list[Tensor]:
     if missing and head_dim < MAXIMUM_HEAD_DIM and all(tensor.shape[-1] == head_dim for tensor in tensors):
         return [torch.nn.functional.pad(tensor, (0, missing)) for tensor in tensors]
     # Operators name tensors of another layout.
-    return [tensor.contiguous() if tensor.layout is torch.strided and tensor.stride(-1) != 1 else tensor for tensor in tensors]
+    return [tensor.contiguous() if tensor.layout is torch.strided and tensor.stride()[-1] != 1 else tensor for tensor in tensors]
 
 
 def _parts(name: str, stacked: Any, shape: str, parts: int) -> tuple[Tensor, ...]:

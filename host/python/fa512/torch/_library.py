@@ -157,11 +157,6 @@ def require_tensors(**given: Any) -> None:
             refuse(name, tensor, "a PyTorch tensor")
 
 
-def are_alike(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether these are tensors with as many keys as queries, and no shared heads."""
-    return type(query) is type(key) is type(value) is Tensor and query.shape == key.shape
-
-
 def tensor_or_none(name: str, given: Any) -> Optional[Tensor]:
     if given is not None:
         require_tensors(**{name: given})

@@ -19,7 +19,6 @@ from ._library import (
     DETERMINISTIC,
     OPTIONS,
     TOP_LEFT,
-    are_alike,
     require_tensors,
     tensor_or_none,
     why_not_align,
@@ -357,13 +356,13 @@ def attention_varlen(
     float32 [heads, rows], has no gradient. With a gradient of head sizes over 128, `max_seqlen` and `max_seqlen_k` must not be too small.
     """
     is_plain = window is scale is softcap is alibi_slopes is cu_seqlens_k is max_seqlen_k is None and align is TOP_LEFT
-    are_plain = type(causal) is bool and return_lse is False and type(cu_seqlens) is Tensor and are_alike(query, key, value)
-    if not are_plain:
-        require_tensors(query=query, key=key, value=value, cu_seqlens=cu_seqlens)
+    if is_plain and type(causal) is bool and return_lse is False and max_seqlen is not None:
+        # What most calls ask for; kernels check the rest.
+        out = _directly(query, key, value, cu_seqlens, rows_of("max_seqlen", max_seqlen), causal)
+        if out is not None:
+            return out
+    require_tensors(query=query, key=key, value=value, cu_seqlens=cu_seqlens)
     longest = query.shape[0] if max_seqlen is None else rows_of("max_seqlen", max_seqlen)
-    if is_plain and are_plain:
-        # What most calls ask for needs no more checks.
-        return _forward(query, key, value, cu_seqlens, longest, causal)
     longest_k = None if max_seqlen_k is None else rows_of("max_seqlen_k", max_seqlen_k)
     keys = keys_apart(cu_seqlens, tensor_or_none("cu_seqlens_k", cu_seqlens_k), longest_k, align_of("align", align))
     options = (
