@@ -11,17 +11,6 @@ pub unsafe fn load_acquire(address: u64) -> u32 {
     value
 }
 
-/// `ld.relaxed.gpu.global.u32`.
-///
-/// # Safety
-/// As for [`load_acquire`].
-#[inline(always)]
-pub unsafe fn load_relaxed(address: u64) -> u32 {
-    let value;
-    instruction!("ld.relaxed.gpu.global.u32 {}, [{}];", out(reg32) value, in(reg64) address, options(nostack));
-    value
-}
-
 /// `st.release.gpu.global.u32`: what the thread wrote and saw before is visible to those that acquire the value.
 ///
 /// # Safety

@@ -336,10 +336,10 @@ impl BackwardTile {
 
 /// Queries of a head from which on a workspace is worth its cost on an H200: of up to 64 columns, if the mask has all keys and if it is causal, and of
 /// more columns. Up to 512 none is used.
-const LONG: u32 = 1024;
+const LONG: u32 = 700;
 const LONG_CAUSAL: u32 = 1280;
 const LONG_WIDE: u32 = 513;
-/// The part of the multiprocessors that items of all keys of narrow heads must keep busy.
+/// The part of the multiprocessors that items of all keys of narrow heads must keep busy, where these take turns on them.
 const BUSY_WITH_ITEMS: (u64, u64) = (10, 7);
 
 /// What [`Divisor`](crate::schedule::divisor::Divisor) divides is less.
@@ -409,8 +409,8 @@ impl BackwardVariant {
             // Causal items of a head wait for each other in the beginning.
             (Mask::Causal, is_wide) => (if is_wide { LONG_WIDE } else { LONG_CAUSAL }, items >= at_once),
             // Fewer leave multiprocessors idle on which items of queries would run.
-            (_, true) => (LONG_WIDE, 2 * items >= at_once),
-            (_, false) => (LONG, BUSY_WITH_ITEMS.0 * items >= BUSY_WITH_ITEMS.1 * places),
+            (_, false) if items > at_once => (LONG, BUSY_WITH_ITEMS.0 * items >= BUSY_WITH_ITEMS.1 * places),
+            (_, is_wide) => (if is_wide { LONG_WIDE } else { LONG }, 2 * items >= at_once),
         };
         // Of narrow heads, most of a tile would be zeros.
         shape.sequence >= shortest
@@ -455,8 +455,8 @@ macro_rules! for_every_backward_variant {
         $callback! {
             fa512_sm90_backward_heads_full, fa512_sm90_bf16_backward_heads_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InSharedMemory { rows: 512 } }, Any, Full;
             fa512_sm90_backward_heads_causal, fa512_sm90_bf16_backward_heads_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InSharedMemory { rows: 512 } }, Any, Causal;
-            fa512_sm90_backward_ordered_full, fa512_sm90_bf16_backward_ordered_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Full;
-            fa512_sm90_backward_ordered_causal, fa512_sm90_bf16_backward_ordered_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Causal;
+            fa512_sm90_backward_ordered_full, fa512_sm90_bf16_backward_ordered_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1, dq: Dq::InWorkspace }, Any, Full;
+            fa512_sm90_backward_ordered_causal, fa512_sm90_bf16_backward_ordered_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1, dq: Dq::InWorkspace }, Any, Causal;
             fa512_sm90_d128_backward_ordered_full, fa512_sm90_bf16_d128_backward_ordered_full: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Full;
             fa512_sm90_d128_backward_ordered_causal, fa512_sm90_bf16_d128_backward_ordered_causal: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Causal;
             fa512_sm90_backward_single_full, fa512_sm90_bf16_backward_single_full: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 2, own: 1, blocks: 2, dq: Dq::OfOneTile }, Any, Full;

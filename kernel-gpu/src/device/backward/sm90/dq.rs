@@ -98,12 +98,15 @@ impl<K: Sm90Backward> Queries<'_, K> {
                 arrive_together(memory.own_empty(own), self.lane.index);
             }
             while let Some(step) = steps.next() {
-                // Kept, it would occupy registers beside wide accumulators of the other warpgroups.
-                let of_step = if K::SUMS_IN_WORKSPACE { KeyItem::<K>::again(self.args, number) } else { Some(item) };
-                let ends = of_step.filter(|item| item.ends(self.args, step));
-                let ends = ends.map(|item| Ends { adds: item.before(self.args, step) > 0 });
+                let mut ends = None;
                 unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
-                    let mut dq = self.sum(item, step, panel as u32);
+                    let mut dq = self.start_sum(item, step, panel as u32);
+                    if panel == 0 {
+                        // Meanwhile.
+                        ends = self.ends(number, item, step);
+                    }
+                    wgmma::wait_group::<0>();
+                    dq.pin();
                     if panel as u32 + 1 == Rows::<K>::PANELS {
                         arrive_together(memory.d_s_empty(self.places.d_s.place()), self.lane.index);
                         if steps.is_empty() {
@@ -147,12 +150,21 @@ impl<K: Sm90Backward> Queries<'_, K> {
         self.places.next_d_s::<K>();
     }
 
-    /// A panel of dQ of a step's queries with the contribution of an item's keys.
+    /// Whether the step's queries attend to no later item.
+    #[inline(always)]
+    fn ends(&self, number: u32, item: KeyItem<K>, step: Step) -> Option<Ends> {
+        // Kept, it would occupy registers beside wide accumulators of the other warpgroups.
+        let of_step = if K::SUMS_IN_WORKSPACE { KeyItem::<K>::again(self.args, number) } else { Some(item) };
+        let ends = of_step.filter(|item| item.ends(self.args, step));
+        ends.map(|item| Ends { adds: item.before(self.args, step) > 0 })
+    }
+
+    /// Starts a panel of dQ of a step's queries with the contribution of an item's keys.
     ///
     /// # Safety
     /// As for [`Self::accumulate`], for the steps in order.
     #[inline(always)]
-    unsafe fn sum(&mut self, item: KeyItem<K>, step: Step, panel: u32) -> Panel {
+    unsafe fn start_sum(&mut self, item: KeyItem<K>, step: Step, panel: u32) -> Panel {
         let (memory, place) = (self.memory, self.places.d_s.place());
         let mut dq: Panel = Fragments::zeros();
         // SAFETY: the thread's own part of a tile. dS is stored behind the wait.
@@ -163,8 +175,6 @@ impl<K: Sm90Backward> Queries<'_, K> {
             }
             mbarrier::wait(memory.d_s_full(place), place.parity);
             self.start_product(&mut dq, panel);
-            wgmma::wait_group::<0>();
-            dq.pin();
         }
         dq
     }

@@ -33,15 +33,17 @@ pub trait Sm90Backward:
     const HAS_QUERY_ITEMS: bool = Self::TILE.has_query_items();
     /// Whether an item computes all gradients of a head, which has one tile of keys and one of queries.
     const IS_OF_ONE_TILE: bool = Self::TILE.is_of_one_tile();
-    /// Whether warpgroups take [turns](crate::device::tma::turns) on the tensor cores. Under a mask they gain nothing.
-    const TAKES_TURNS: bool =
-        Self::WARPGROUPS > 1 && Self::Mask::ALL_KEYS && (Self::OVERLAPS_STEPS || Self::HANDS_OVER);
+    /// Whether warpgroups take [turns](crate::device::tma::turns) on the tensor cores. Under a mask they gain only beside a workspace.
+    const TAKES_TURNS: bool = Self::WARPGROUPS > 1
+        && (Self::SUMS_IN_WORKSPACE || Self::Mask::ALL_KEYS && (Self::OVERLAPS_STEPS || Self::HANDS_OVER));
     /// Whether a warpgroup more computes dQ from the dS of the keys.
     const HANDS_OVER: bool = Self::TILE.hands_over();
     /// Whether each product runs beside the computation that does not need it, as [`staggered`](super::staggered) does.
     const STAGGERS: bool = Self::SUMS_IN_WORKSPACE;
     /// Whether there are no registers for P beside dP and wide accumulators: P is rounded before dS is computed.
     const SAVES_REGISTERS: bool = Self::STAGGERS && Self::HeadDim::COLUMNS > 64;
+    /// Whether dP starts together with S, where there are registers for it beside P.
+    const STARTS_D_P_EARLY: bool = !Self::SAVES_REGISTERS;
     /// Whether it computes that of all queries of a head in shared memory.
     const KEEPS_DQ: bool = Self::TILE.keeps_dq();
     /// Whether it adds that of a step's queries to a sum in the workspace.

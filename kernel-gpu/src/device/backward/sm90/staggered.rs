@@ -9,6 +9,8 @@
 //!     start S of the next step; start dK += dS·Q
 //! ```
 //!
+//! With [registers](Sm90Backward::STARTS_D_P_EARLY) for dP beside P, it starts together with S: nobody waits for it.
+//!
 //! dK reads dS where it was handed over, so that no registers hold it meanwhile.
 
 use super::items::{Step, Steps};
@@ -85,7 +87,11 @@ pub unsafe fn accumulate_following<K: Sm90Backward, S: Staggered<K>>(
             };
             (step, stage) = (following, places.stage);
             start_scores(strip, memory, stage, Some(before), turns);
-            wgmma::wait_group::<1>();
+            if K::STARTS_D_P_EARLY {
+                wgmma::wait_group::<2>();
+            } else {
+                wgmma::wait_group::<1>();
+            }
             strip.pin_scores();
             start_dv(strip, memory, stage, step);
             wgmma::wait_group::<1>();
@@ -120,9 +126,16 @@ unsafe fn start_scores<K: Sm90Backward, S: Staggered<K>>(
         strip.pin_dv();
         strip.pin_dk();
         strip.pin_read_scores();
+        if K::STARTS_D_P_EARLY {
+            strip.pin_read_d_p();
+        }
         wgmma::fence();
         strip.start_scores(memory, stage);
         wgmma::commit_group();
+        if K::STARTS_D_P_EARLY {
+            strip.start_d_p(memory, stage);
+            wgmma::commit_group();
+        }
         if let Some((before, d_s)) = before {
             strip.start_dk(memory, before, d_s);
             wgmma::commit_group();
@@ -142,10 +155,14 @@ unsafe fn start_dv<K: Sm90Backward, S: Staggered<K>>(strip: &mut S, memory: Memo
         strip.probabilities(memory, stage, step);
         strip.pack_p();
         strip.pin_dv();
-        strip.pin_read_d_p();
+        if !K::STARTS_D_P_EARLY {
+            strip.pin_read_d_p();
+        }
         wgmma::fence();
-        strip.start_d_p(memory, stage);
-        wgmma::commit_group();
+        if !K::STARTS_D_P_EARLY {
+            strip.start_d_p(memory, stage);
+            wgmma::commit_group();
+        }
         strip.start_dv(memory, stage);
         wgmma::commit_group();
     }

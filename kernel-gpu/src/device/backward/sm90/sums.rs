@@ -63,10 +63,7 @@ impl<'a, K: Sm90Backward> Sum<'a, K> {
         let count = self.count(panel);
         // SAFETY: its count. Blocks that run add to it: the items before were drawn before, or all blocks run.
         unsafe {
-            while global::load_acquire(count) != before {
-                // An acquiring load each time would cost more.
-                while global::load_relaxed(count) != before {}
-            }
+            while global::load_acquire(count) != before {}
             proxy::fence_async_global();
         }
     }
