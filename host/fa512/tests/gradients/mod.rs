@@ -44,8 +44,6 @@ impl Gradients {
 
     fn of(case: Case, gradient: Gradient) -> Self {
         let stream = &case.stream;
-        // SAFETY: the tensors live until the case is dropped, behind a synchronisation.
-        unsafe { fa512::forward(&case.problem, case.addresses(), raw(stream)) }.unwrap();
         let elements = |tensor| {
             let (offset, elements) = gradient.extent(tensor).unwrap();
             (offset + elements) as usize
@@ -54,6 +52,12 @@ impl Gradients {
         let d_o = stream.clone_htod(&d_o_values).unwrap();
         let outputs = OUTPUTS.map(|tensor| stream.clone_htod(&vec![UNTOUCHED; elements(tensor)]).unwrap());
         Self { case, gradient, d_o, outputs, d_o_values, workspace: None }
+    }
+
+    /// Computes O and LSE.
+    fn forward(&self) {
+        // SAFETY: the tensors live until the case is dropped, behind a synchronisation.
+        unsafe { fa512::forward(&self.case.problem, self.case.addresses(), raw(&self.case.stream)) }.unwrap();
     }
 
     /// With a workspace of any contents, if a kernel can use one.
@@ -68,6 +72,7 @@ impl Gradients {
         if self.comes_again() {
             return;
         }
+        self.forward();
         self.call(self.addresses()).unwrap();
         self.check();
     }
@@ -371,6 +376,9 @@ fn gradients_that_are_summed_in_a_workspace_are_right_and_come_again() {
             let problem = problem(shape, mask, Layout::Bshd).with_element(element);
             let gradients = Gradients::new(problem, &stream).by_sums();
             assert_eq!(gradients.workspace.is_some(), crate::ARCHITECTURE == "90", "{problem:?}");
+            if gradients.workspace.is_none() {
+                continue;
+            }
             gradients.compute();
             let first = gradients.results();
             gradients.call(gradients.addresses()).unwrap();
@@ -400,6 +408,7 @@ fn the_same_gradients_come_again() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
     let gradients = Gradients::new(problem(Shape::new(1, 2, 150), Mask::Causal, Layout::Bhsd), &stream);
+    gradients.forward();
     gradients.call(gradients.addresses()).unwrap();
     let first = gradients.results();
     for _ in 0..2 {
@@ -497,6 +506,7 @@ fn no_lengths_make_a_gradient_leave_its_tensors_or_hang() {
     let problem = problem(Shape::new(1, 1, 100), Mask::Full, Layout::Bshd);
     for cu_seqlens in [[0, 20, 10, 30], [90, -5, 1000, 7], [i32::MAX, i32::MIN, -1, 0]] {
         let gradients = Gradients::of_case(Case::packed_problem(problem, &cu_seqlens, &stream));
+        gradients.forward();
         gradients.call(gradients.addresses()).unwrap();
         gradients.results();
     }

@@ -32,7 +32,7 @@ HARD = """
     t5.modeling_t5:T5Model
     xglm.modeling_xglm:XGLMModel
 """.split()
-SECONDS, SAMPLED = 90, 20
+SECONDS, SAMPLED = 60, 20
 
 
 class EveryModel(unittest.TestCase):
