@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::num::NonZeroU64;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -51,6 +52,10 @@ pub struct Program {
     /// The order of warps and blocks: 0 for that of their indices, others are seeded shuffles [default: 0]
     #[arg(long, value_name = "N")]
     schedule: Option<String>,
+    /// Run the program this many times, each time under another order of warps and blocks. Input and output are those of the first run; what
+    /// only another one finds is told with its number
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "schedule")]
+    schedules: NonZeroU64,
     /// Instructions per warp after which a loop counts as endless
     #[arg(long, value_name = "N")]
     instruction_limit: Option<String>,
@@ -121,11 +126,16 @@ impl Program {
         }
         let assembler = folder.path().join(assembler::NAME);
         symlink(this_program()?, assembler).map_err(|error| format!("{}: {error}", assembler::NAME))?;
-        let journal = folder.path().join("journal");
-        let name = Path::new(&self.program[0]).display().to_string();
-        let status = signals::status(&mut self.command(folder.path(), &journal));
-        let status = status.map_err(|error| format!("{name} cannot be started: {error}"))?;
-        let journal = Journal::read(&journal)?;
+        let (mut journal, status) = self.execute(&mut self.command(folder.path()), folder.path())?;
+        let mut last = status;
+        for schedule in 1..self.schedules.get() {
+            if last.signal().is_some() {
+                break;
+            }
+            let (found, status) = self.execute(&mut self.another(folder.path(), schedule), folder.path())?;
+            self.tell(schedule, &journal.add(schedule, found));
+            last = status;
+        }
         if let Some(report) = &self.report {
             let document = self.document(&journal, status);
             report::write(report, format!("{document:#}\n").as_bytes())?;
@@ -134,6 +144,33 @@ impl Program {
             report::note(&format!("ptx-sim: {}", self.summary(&journal, status)));
         }
         Ok(self.exit_code(&journal, status))
+    }
+
+    /// Runs the program once.
+    fn execute(&self, command: &mut Command, folder: &Path) -> Result<(Journal, ExitStatus), String> {
+        let file = folder.join("journal");
+        let status = signals::status(command.env("PTX_SIM_JOURNAL", &file));
+        let status = status.map_err(|error| format!("{} cannot be started: {error}", self.program[0].display()))?;
+        let journal = Journal::read(&file)?;
+        // The next run begins its own, if it uses the driver.
+        drop(fs::remove_file(file));
+        Ok((journal, status))
+    }
+
+    /// The program once more, under another schedule, without its input and output.
+    fn another(&self, folder: &Path, schedule: u64) -> Command {
+        let mut command = self.command(folder);
+        command.env("PTX_SIM_SCHEDULE", schedule.to_string()).env("PTX_SIM_QUIET", "1");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// Says what no schedule before has shown.
+    fn tell(&self, schedule: u64, found: &[Value]) {
+        for problem in found.iter().filter(|_| !self.quiet) {
+            let message = problem["message"].as_str().unwrap_or_default();
+            report::note(&format!("ptx-sim: under schedule {schedule}, which --schedule {schedule} shows: {message}"));
+        }
     }
 
     fn library(&self) -> Result<PathBuf, String> {
@@ -151,14 +188,14 @@ impl Program {
     }
 
     /// The program with an environment in which `folder` provides the driver.
-    fn command(&self, folder: &Path, journal: &Path) -> Command {
+    fn command(&self, folder: &Path) -> Command {
         let mut path = folder.as_os_str().to_owned();
         if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH").filter(|rest| !rest.is_empty()) {
             path.push(":");
             path.push(rest);
         }
         let mut command = Command::new(&self.program[0]);
-        command.args(&self.program[1..]).env("LD_LIBRARY_PATH", path).env("PTX_SIM_JOURNAL", journal);
+        command.args(&self.program[1..]).env("LD_LIBRARY_PATH", path);
         // Locations where Triton and numba look without asking the loader.
         for (name, value) in
             [("TRITON_LIBCUDA_PATH", folder.to_owned()), ("NUMBA_CUDA_DRIVER", folder.join(DRIVER_NAMES[0]))]
@@ -239,6 +276,9 @@ impl Program {
                 text += &format!(", {}", counted(count, what));
             }
         }
+        if self.schedules.get() > 1 {
+            text += &format!(" under {} schedules", self.schedules);
+        }
         if let Some(launches) = journal.launches {
             text +=
                 &format!("; {}", if launches == 1 { "1 launch".to_owned() } else { format!("{launches} launches") });
@@ -259,6 +299,13 @@ impl Program {
             "problems": journal.problems,
         })
     }
+}
+
+/// By what a problem is known in every run: a finding by its kind and its line of PTX, another one by its kind and what is said of it.
+fn identity(problem: &Value) -> [&Value; 4] {
+    let finding = &problem["finding"];
+    let message = if finding.is_null() { &problem["message"] } else { &Value::Null };
+    [&problem["kind"], &finding["ptx_file"], &finding["ptx_line"], message]
 }
 
 fn this_program() -> Result<PathBuf, String> {
@@ -293,6 +340,27 @@ impl Journal {
             }
         }
         Ok(journal)
+    }
+
+    /// Adds what a later run found: the schedule to problems that are known, and others with it. Returns those.
+    fn add(&mut self, schedule: u64, found: Self) -> Vec<Value> {
+        for problem in &mut self.problems {
+            problem.as_object_mut().map(|fields| fields.entry("schedules").or_insert(json!([0])));
+        }
+        let mut added = Vec::new();
+        for mut problem in found.problems {
+            let known = self.problems.iter_mut().find(|known| identity(known) == identity(&problem));
+            match known.and_then(|known| known["schedules"].as_array_mut()) {
+                Some(schedules) if schedules.last() == Some(&schedule.into()) => {}
+                Some(schedules) => schedules.push(schedule.into()),
+                None => {
+                    problem["schedules"] = json!([schedule]);
+                    self.problems.push(problem.clone());
+                    added.push(problem);
+                }
+            }
+        }
+        added
     }
 
     /// Number of refusals. Requests for private interfaces do not count if kernels were launched: Python packages contain a runtime

@@ -230,6 +230,25 @@ fn findings_of_kernels_are_told_once_and_let_the_program_go_on_where_a_gpu_would
 }
 
 #[test]
+fn what_only_another_schedule_finds_is_told_with_its_number() {
+    let Some(program) = Program::compile("order", "cuda") else { return };
+    assert_eq!(program.run(&["--threads=1"], "", 0).1["problems"], serde_json::json!([]));
+    let (errors, report) = program.run(&["--threads=1", "--schedules=8"], "", 1);
+    let found = report["problems"].as_array().expect("a list");
+    let first = &found[0]["schedules"][0];
+    assert_eq!((&found[0]["kind"], first.as_u64() > Some(0)), (&"out_of_bounds".into(), true), "{report}");
+    assert!(errors.contains(&format!("under schedule {first}, which --schedule {first} shows: ")), "{errors}");
+    assert!(errors.contains("under 8 schedules"), "{errors}");
+    let shown = program.run(&["--threads=1", "--schedule", &first.to_string()], "", 1).0;
+    assert!(shown.contains("error: "), "{shown}");
+    // What every schedule finds is told once.
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
+    let (errors, report) = program.run(&["--threads=1", "--schedules=3"], "race", 1);
+    assert_eq!((errors.matches("data race").count(), errors.matches("under schedule").count()), (1, 0), "{errors}");
+    assert_eq!(report["problems"][0]["schedules"], serde_json::json!([0, 1, 2]));
+}
+
+#[test]
 fn races_between_streams_name_both_launches() {
     let Some(program) = Program::compile("misuse", "cuda") else { return };
     let (errors, report) = program.run(&[], "streams", 1);
