@@ -99,6 +99,10 @@ fn inputs(entry: &Entry) -> [Inputs; 3] {
         Sequence::Any if entry.config.grid() == Grid::SplitKeys => {
             generate_of(Shape::new(1, 1, two_steps).with_kv_sequence(2 * two_steps))
         }
+        // Two blocks: none waits for another one.
+        Sequence::Any if entry.mask == Mask::Full => {
+            generate_of(Shape::new(1, 1, steps.min(2 * entry.config.block_m())).with_kv_sequence(steps))
+        }
         Sequence::Any => generate(steps),
         Sequence::Exact(sequence) => generate(sequence),
     }
