@@ -126,23 +126,27 @@ impl Program {
         }
         let assembler = folder.path().join(assembler::NAME);
         symlink(this_program()?, assembler).map_err(|error| format!("{}: {error}", assembler::NAME))?;
-        let (mut journal, status) = self.execute(&mut self.command(folder.path()), folder.path())?;
-        let mut last = status;
-        for schedule in 1..self.schedules.get() {
-            if last.signal().is_some() {
-                break;
+        let mut first = self.command(folder.path());
+        if self.schedules.get() > 1 {
+            first.env("PTX_SIM_SCHEDULE", "0");
+        }
+        let (mut journal, mut status) = self.execute(&mut first, folder.path())?;
+        let (mut runs, mut is_killed) = (1, status.signal().is_some());
+        while runs < self.schedules.get() && !is_killed {
+            let (found, ended) = self.execute(&mut self.another(folder.path(), runs), folder.path())?;
+            self.tell(runs, &journal.add(runs, found));
+            // The first run that fails decides.
+            if status.success() && !ended.success() {
+                self.note(&format!("under schedule {runs} the program ends with {ended}"));
+                status = ended;
             }
-            let (found, status) = self.execute(&mut self.another(folder.path(), schedule), folder.path())?;
-            self.tell(schedule, &journal.add(schedule, found));
-            last = status;
+            (runs, is_killed) = (runs + 1, ended.signal().is_some());
         }
         if let Some(report) = &self.report {
             let document = self.document(&journal, status);
             report::write(report, format!("{document:#}\n").as_bytes())?;
         }
-        if !self.quiet {
-            report::note(&format!("ptx-sim: {}", self.summary(&journal, status)));
-        }
+        self.note(&self.summary(&journal, status, runs));
         Ok(self.exit_code(&journal, status))
     }
 
@@ -167,9 +171,16 @@ impl Program {
 
     /// Says what no schedule before has shown.
     fn tell(&self, schedule: u64, found: &[Value]) {
-        for problem in found.iter().filter(|_| !self.quiet) {
+        for problem in found {
             let message = problem["message"].as_str().unwrap_or_default();
-            report::note(&format!("ptx-sim: under schedule {schedule}, which --schedule {schedule} shows: {message}"));
+            self.note(&format!("under schedule {schedule}, which --schedule {schedule} shows: {message}"));
+        }
+    }
+
+    /// Says something in a line, unless this is to be quiet.
+    fn note(&self, text: &str) {
+        if !self.quiet {
+            report::note(&format!("ptx-sim: {text}"));
         }
     }
 
@@ -259,7 +270,7 @@ impl Program {
         ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
     }
 
-    fn summary(&self, journal: &Journal, status: ExitStatus) -> String {
+    fn summary(&self, journal: &Journal, status: ExitStatus, runs: u64) -> String {
         if !journal.is_started {
             return format!(
                 "the program has not used the simulated driver ({status}); does it open libcuda.so.1? Programs that nvcc linked \
@@ -276,8 +287,8 @@ impl Program {
                 text += &format!(", {}", counted(count, what));
             }
         }
-        if self.schedules.get() > 1 {
-            text += &format!(" under {} schedules", self.schedules);
+        if runs > 1 {
+            text += &format!(" under {runs} schedules");
         }
         if let Some(launches) = journal.launches {
             text +=

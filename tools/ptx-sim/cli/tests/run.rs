@@ -238,6 +238,7 @@ fn what_only_another_schedule_finds_is_told_with_its_number() {
     let first = &found[0]["schedules"][0];
     assert_eq!((&found[0]["kind"], first.as_u64() > Some(0)), (&"out_of_bounds".into(), true), "{report}");
     assert!(errors.contains(&format!("under schedule {first}, which --schedule {first} shows: ")), "{errors}");
+    assert!(errors.contains(&format!("under schedule {first} the program ends with exit status: 1")), "{errors}");
     assert!(errors.contains("under 8 schedules"), "{errors}");
     let shown = program.run(&["--threads=1", "--schedule", &first.to_string()], "", 1).0;
     assert!(shown.contains("error: "), "{shown}");
