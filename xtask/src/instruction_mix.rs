@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ptx_text::lines::{entry_of_line, instruction};
+use ptx_text::lines::{entry_of_line, instruction, without_comment};
 
 /// Classes of instructions, in display order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +90,7 @@ pub fn of_ptx(text: &str) -> BTreeMap<String, Mix> {
     let mut mixes: BTreeMap<String, Mix> = BTreeMap::new();
     let mut entry = None;
     for line in text.lines() {
-        let code = line.split("//").next().unwrap_or_default();
+        let code = without_comment(line);
         entry = entry_of_line(code).map(str::to_owned).or(entry);
         let Some(entry) = &entry else { continue };
         let mix = mixes.entry(entry.clone()).or_default();

@@ -71,25 +71,16 @@ impl PtxFolder {
         Self::open(&of_code_generator(&self.path, code_generator))
     }
 
-    /// Reads the folder at `path`.
+    /// Reads the manifest of the folder at `path`. Each module is read when [its text](PtxModule::text) is asked for.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the manifest or a file is missing, the manifest has another format or an invalid
-    /// entry, or a file does not have the manifest's digest.
+    /// [`Error::Unavailable`] when the manifest or a file is missing, or the manifest has another format or an invalid entry.
     pub fn open(path: &Path) -> Result<Self> {
         let manifest = read_manifest(&path.join(FILE_NAME))?;
         let modules = manifest.modules.iter().map(|module| {
             let file = path.join(&module.file);
-            let text = read_text(&file)?;
-            let sha256: String = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
-            if sha256 != module.sha256 {
-                return Err(Error::Unavailable(format!(
-                    "{}: SHA-256 is {sha256}, the manifest says {}; `cargo xtask ptx` makes a matching pair",
-                    file.display(),
-                    module.sha256
-                )));
-            }
-            Ok(PtxModule { file: module.file.clone(), text: text.into() })
+            require(&file)?;
+            Ok(PtxModule::in_file(path, &module.file, &module.sha256))
         });
         let modules = modules.collect::<Result<_>>()?;
         Ok(Self { path: path.to_owned(), manifest, modules })
@@ -130,7 +121,7 @@ impl PtxFolder {
     pub fn probe(&self, probe: &Probe) -> Result<Option<PtxModule>> {
         let path = self.path.join(probe.file);
         match files::read_text(&path) {
-            Ok(text) => Ok(Some(PtxModule { file: probe.file.into(), text: text.into() })),
+            Ok(text) => Ok(Some(PtxModule::new(probe.file, text))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(Error::File { path, source }),
         }
@@ -168,13 +159,17 @@ fn beside_program() -> Vec<PathBuf> {
 }
 
 fn read_text(path: &Path) -> Result<String> {
-    files::read_text(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            let command = command_that_makes(path.parent().unwrap_or(path));
-            Error::Unavailable(format!("{} does not exist; {command} makes it", path.display()))
-        }
-        _ => Error::File { path: path.to_owned(), source: error },
-    })
+    require(path)?;
+    files::read_text(path).map_err(|source| Error::File { path: path.to_owned(), source })
+}
+
+/// Refuses a file that is not there.
+fn require(path: &Path) -> Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let command = command_that_makes(path.parent().unwrap_or(path));
+    Err(Error::Unavailable(format!("{} does not exist; {command} makes it", path.display())))
 }
 
 fn read_manifest(path: &Path) -> Result<Manifest> {
@@ -344,7 +339,9 @@ mod tests {
     fn a_module_other_than_the_manifests_is_refused() {
         let folder = folder(|_| ());
         std::fs::write(folder.path().join("a.ptx"), "// edited").unwrap();
-        assert!(refusal(folder.path()).contains("a.ptx: SHA-256 is"));
+        let edited = PtxFolder::open(folder.path()).unwrap();
+        let refused = edited.modules[0].text().unwrap_err().to_string();
+        assert!(refused.contains("a.ptx: SHA-256 is"), "{refused}");
         std::fs::remove_file(folder.path().join("a.ptx")).unwrap();
         assert!(refusal(folder.path()).contains("a.ptx does not exist"));
     }

@@ -1,12 +1,74 @@
 //! A PTX module as text.
 
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::files;
 
 /// A PTX module to load.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct PtxModule {
     /// File name, for messages.
     pub file: String,
-    /// The PTX text, shared since it may be long.
-    pub text: Arc<str>,
+    /// Shared since it may be long.
+    source: Arc<Source>,
+}
+
+/// Where the text is.
+#[derive(Debug)]
+struct Source {
+    /// The file that it is read from when it is asked for, and the SHA-256 that the text must have: most programs run few of a folder's
+    /// modules, and to read and check all of them takes longer than most simulated launches.
+    unread: Option<(PathBuf, String)>,
+    text: OnceLock<Box<str>>,
+}
+
+impl PtxModule {
+    /// The module `text`, which messages call `file`.
+    pub fn new(file: impl Into<String>, text: impl Into<Box<str>>) -> Self {
+        Self { file: file.into(), source: Arc::new(Source { unread: None, text: OnceLock::from(text.into()) }) }
+    }
+
+    /// The module in the file `name` of `folder`, with this SHA-256. It is read when its text is asked for.
+    pub fn in_file(folder: &Path, name: &str, sha256: &str) -> Self {
+        let unread = Some((folder.join(name), sha256.to_owned()));
+        Self { file: name.to_owned(), source: Arc::new(Source { unread, text: OnceLock::new() }) }
+    }
+
+    /// The PTX text.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when its file has another SHA-256 than it must have, [`Error::File`] when its file cannot be read.
+    pub fn text(&self) -> Result<&str> {
+        let Source { unread, text } = &*self.source;
+        if let (Some((path, sha256)), None) = (unread, text.get()) {
+            let read = read(path, sha256)?;
+            return Ok(text.get_or_init(|| read));
+        }
+        Ok(text.get().map_or("", |text| text))
+    }
+
+    /// Whether `other` is a copy of this module or has the same text.
+    ///
+    /// # Errors
+    /// As for [`Self::text`].
+    pub fn is(&self, other: &Self) -> Result<bool> {
+        Ok(Arc::ptr_eq(&self.source, &other.source) || self.file == other.file && self.text()? == other.text()?)
+    }
+}
+
+/// The text in the file at `path`, which must have this SHA-256.
+fn read(path: &Path, sha256: &str) -> Result<Box<str>> {
+    let text = files::read_text(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    let found: String = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
+    if found != *sha256 {
+        return Err(Error::Unavailable(format!(
+            "{}: SHA-256 is {found}, the manifest says {sha256}; `cargo xtask ptx` makes a matching pair",
+            path.display(),
+        )));
+    }
+    Ok(text.into())
 }

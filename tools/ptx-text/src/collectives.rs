@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::lines::{entry_of_line, instruction, location, source, source_files};
+use crate::lines::{entry_of_line, instruction, location, source, source_files, without_comment};
 
 /// Opcode prefixes of collective instructions (PTX ISA, "Instruction Set").
 const COLLECTIVES: [&str; 22] = [
@@ -80,7 +80,7 @@ pub fn collectives(ptx: &str) -> BTreeMap<String, Places> {
             place = source(operands, &files).unwrap_or_else(|| "an unknown place".into());
             continue;
         }
-        let code = line.split("//").next().unwrap_or_default();
+        let code = without_comment(line);
         if let Some(name) = entry_of_line(code) {
             entries.insert(name.to_owned(), Places::new());
             (entry, place) = (Some(name.to_owned()), String::new());

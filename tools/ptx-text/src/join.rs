@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::{self, Write};
 
-use crate::lines::{INLINED_AT, entry_of_line, location, source_file};
+use crate::lines::{INLINED_AT, entry_of_line, location, source_file, without_comment};
 
 /// Directives at the start of a module.
 const HEADER: [&str; 3] = [".version", ".target", ".address_size"];
@@ -58,7 +58,7 @@ impl<'a> Joined<'a> {
             if line.starts_with(".extern .shared") && !self.declarations.contains(&line) {
                 self.declarations.push(line);
             }
-            if let Some(name) = entry_of_line(line.split("//").next().unwrap_or_default()) {
+            if let Some(name) = entry_of_line(without_comment(line)) {
                 let mut text = format!("{line}\n");
                 for line in lines.by_ref() {
                     add_line(&mut text, line, &numbers)?;

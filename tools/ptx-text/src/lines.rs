@@ -2,6 +2,13 @@
 
 use std::collections::BTreeMap;
 
+/// A line without its comment.
+pub fn without_comment(line: &str) -> &str {
+    // A search for one byte takes a fifth of the time of one for two.
+    let comment = line.match_indices('/').map(|(place, _)| place).find(|place| line[*place..].starts_with("//"));
+    &line[..comment.unwrap_or(line.len())]
+}
+
 /// The words of a line without its comment.
 pub fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|character: char| character.is_whitespace() || character == '(').filter(|word| !word.is_empty())

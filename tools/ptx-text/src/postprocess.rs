@@ -17,7 +17,8 @@ use contract::tile::Configuration;
 use contract::variants::Variant;
 
 use crate::lines::{
-    Files, callee, directive, entry_of_line, has_line, instruction, location, source, source_files, words,
+    Files, callee, directive, entry_of_line, has_line, instruction, location, source, source_files, without_comment,
+    words,
 };
 pub use refusal::{Location, Refusal, list};
 
@@ -161,7 +162,7 @@ impl<'a> Scan<'a> {
             self.keep(line);
             return;
         }
-        let code = line.split("//").next().unwrap_or_default().trim();
+        let code = without_comment(line).trim();
         if let Within::Module = self.within {
             self.begin_item(number, code, bounds);
         }

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::collectives::collective;
-use crate::lines::{Files, entry_of_line, instruction, location, source, source_files};
+use crate::lines::{Files, entry_of_line, instruction, location, source, source_files, without_comment};
 
 /// Bits of a number that depend on the lane.
 type LaneBits = u32;
@@ -34,7 +34,7 @@ pub fn splits(ptx: &str) -> Vec<String> {
     let files = source_files(ptx);
     let mut entries = Vec::new();
     for line in ptx.lines() {
-        if let Some(name) = entry_of_line(line.split("//").next().unwrap_or_default()) {
+        if let Some(name) = entry_of_line(without_comment(line)) {
             entries.push(Entry::new(name));
         }
         if let Some(entry) = entries.last_mut() {

@@ -1,6 +1,7 @@
 //! Reduces a PTX module to one entry.
 
-use ptx_text::lines::entry_of_line;
+use memchr::{memchr, memchr_iter, memchr3, memmem};
+use ptx_text::lines::{entry_of_line, without_comment};
 
 /// `ptx` with all entries except `entry` replaced by empty lines, so that line numbers are kept. The whole text if
 /// `entry` is not found.
@@ -9,45 +10,48 @@ use ptx_text::lines::entry_of_line;
 /// reads every entry, a second for its 168.
 pub fn only(ptx: &str, entry: &str) -> String {
     let mut kept = String::with_capacity(ptx.len() / 8);
-    let (mut place, mut is_there) = (Place::Outside, false);
-    for line in ptx.lines() {
-        let code = line.split("//").next().unwrap_or_default();
-        if let (Place::Outside, Some(name)) = (&place, entry_of_line(code)) {
-            is_there |= name == entry;
-            if name != entry {
-                place = Place::Before;
-            }
+    let (mut rest, mut is_there) = (ptx, false);
+    while let Some((begin, name)) = next_entry(rest) {
+        let (before, from) = rest.split_at(begin);
+        let (text, behind) = from.split_at(end_of_entry(from));
+        kept.push_str(before);
+        if name == entry {
+            is_there = true;
+            kept.push_str(text);
+        } else {
+            kept.extend(memchr_iter(b'\n', text.as_bytes()).map(|_| '\n'));
         }
-        match place {
-            Place::Outside => kept.push_str(line),
-            Place::Before | Place::Within(_) => place = place.behind(code),
-        }
-        kept.push('\n');
+        rest = behind;
     }
-    if is_there { kept } else { ptx.to_owned() }
+    if is_there { kept + rest } else { ptx.to_owned() }
 }
 
-/// Position relative to entries that are left out.
-enum Place {
-    /// Outside of them.
-    Outside,
-    /// In the header of one.
-    Before,
-    /// In the body of one, at this depth of braces.
-    Within(usize),
+/// Where the line begins that begins the next entry, and the name of the entry.
+fn next_entry(ptx: &str) -> Option<(usize, &str)> {
+    memmem::find_iter(ptx.as_bytes(), ".entry").find_map(|place| {
+        let begin = ptx[..place].rfind('\n').map_or(0, |end| end + 1);
+        let line = ptx[begin..].lines().next()?;
+        Some((begin, entry_of_line(without_comment(line))?))
+    })
 }
 
-impl Place {
-    /// The position after a line `code`.
-    fn behind(self, code: &str) -> Self {
-        code.bytes().fold(self, |place, byte| match (place, byte) {
-            (Place::Before, b'{') => Place::Within(1),
-            (Place::Within(depth), b'{') => Place::Within(depth + 1),
-            (Place::Within(1), b'}') => Place::Outside,
-            (Place::Within(depth), b'}') => Place::Within(depth - 1),
-            (place, _) => place,
-        })
+/// Where the line ends that ends the entry that `ptx` begins with.
+fn end_of_entry(ptx: &str) -> usize {
+    let ptx = ptx.as_bytes();
+    let end_of_line = |place: usize| memchr(b'\n', &ptx[place..]).map_or(ptx.len(), |length| place + length);
+    let (mut place, mut depth) = (0, 0_usize);
+    while let Some(length) = memchr3(b'{', b'}', b'/', &ptx[place..]) {
+        place += length;
+        match ptx[place] {
+            b'{' => depth += 1,
+            b'}' if depth == 1 => return end_of_line(place),
+            b'}' => depth = depth.saturating_sub(1),
+            _ if ptx.get(place + 1) == Some(&b'/') => place = end_of_line(place) - 1,
+            _ => {}
+        }
+        place += 1;
     }
+    ptx.len()
 }
 
 #[cfg(test)]

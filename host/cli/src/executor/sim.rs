@@ -95,12 +95,13 @@ impl SimExecutor {
 
     /// Loads `source`, or one entry of it, unless it is already loaded.
     fn load_part(&mut self, source: &PtxModule, entry: Option<&str>) -> Result<()> {
-        let is_it = |loaded: &LoadedModule| loaded.entry.as_deref() == entry && loaded.source == *source;
-        if self.modules.iter().any(is_it) {
-            return Ok(());
+        for loaded in self.modules.iter().filter(|loaded| loaded.entry.as_deref() == entry) {
+            if loaded.source.is(source)? {
+                return Ok(());
+            }
         }
-        let PtxModule { file, text } = source;
-        let text = entry.map_or(Cow::Borrowed(&**text), |entry| one_entry::only(text, entry).into());
+        let (file, text) = (&source.file, source.text()?);
+        let text = entry.map_or(Cow::Borrowed(text), |entry| one_entry::only(text, entry).into());
         let module = self.context.load(&text, Some(file)).map_err(simulated)?;
         self.modules.retain(|loaded| loaded.source.file != *file || loaded.entry.as_deref() != entry);
         self.modules.push(LoadedModule { source: source.clone(), entry: entry.map(str::to_owned), module });
@@ -235,7 +236,7 @@ mod tests {
     }
 
     fn module(text: &str) -> PtxModule {
-        PtxModule { file: "test.ptx".into(), text: text.into() }
+        PtxModule::new("test.ptx", text)
     }
 
     /// A variant without tensor maps.

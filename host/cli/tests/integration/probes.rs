@@ -11,7 +11,7 @@ const BLOCKS: u32 = 2;
 /// Runs `probe` for `iterations`; returns the simulator's report and what the threads wrote.
 fn run(probe: &Probe, iterations: u64) -> (Report, Vec<f32>) {
     let ptx = ptx().probe(probe).unwrap().unwrap_or_else(|| panic!("the PTX folder has no {}", probe.file));
-    let module = Module::parse(&ptx.text, &ptx.file).unwrap_or_else(|error| panic!("{error}"));
+    let module = Module::parse(ptx.text().unwrap(), &ptx.file).unwrap_or_else(|error| panic!("{error}"));
     let mut memory = GlobalMemory::new();
     let mut sink = vec![0; (BLOCKS * THREADS) as usize * size_of::<f32>()];
     let address = memory.allocate("sink", sink.len() as u64).unwrap();

@@ -60,9 +60,14 @@ fn findings_without(
     inputs: &Inputs,
     multiprocessors: u32,
 ) -> Vec<FindingClass> {
-    let kept = module.text.lines().enumerate().map(|(number, text)| if left_out.contains(&number) { "" } else { text });
+    let kept = module
+        .text()
+        .unwrap()
+        .lines()
+        .enumerate()
+        .map(|(number, text)| if left_out.contains(&number) { "" } else { text });
     let text = kept.collect::<Vec<_>>().join("\n");
-    let module = PtxModule { file: module.file.clone(), text: text.into() };
+    let module = PtxModule::new(module.file.clone(), text);
     let options = SimExecutor::default_options();
     let mut executor = SimExecutor::with_multiprocessors(sim::DEFAULT_ARCHITECTURE, multiprocessors, options).unwrap();
     let mut forward = Forward::prepare(&mut executor, &module, entry, inputs, true).unwrap();
@@ -189,8 +194,8 @@ fn each_barrier_orders_memory(entry: &Entry, module: &PtxModule) {
     let mut inputs: Vec<_> = of_several_items(entry).map(|inputs| (inputs, 1)).into_iter().collect();
     inputs.extend(self::inputs(entry).map(|inputs| (inputs, sim::MULTIPROCESSORS)));
     inputs.extend(in_parts(entry).map(|inputs| (inputs, MANY_MULTIPROCESSORS)));
-    let barriers = barriers(&module.text, &entry.name);
-    let line_of = |line: usize| module.text.lines().nth(line).unwrap_or_default().trim();
+    let barriers = barriers(module.text().unwrap(), &entry.name);
+    let line_of = |line: usize| module.text().unwrap().lines().nth(line).unwrap_or_default().trim();
     // Blocks that split keys have the rest of theirs with their cluster.
     let fewest = if entry.config.grid() == Grid::SplitKeys { 1 } else { 2 };
     assert!(barriers.len() >= fewest, "{} has the barriers {barriers:?}", entry.name);
@@ -208,7 +213,7 @@ fn each_barrier_orders_memory(entry: &Entry, module: &PtxModule) {
 fn blocks_that_do_not_wait_for_the_others_of_their_cluster_are_found() {
     for (entry, module) in ptx_entries().filter(|(entry, _)| entry.config.grid() == Grid::SplitKeys) {
         let begins = |line: &str| line.contains(".entry") && line.contains(&format!("{}(", entry.name));
-        let body = module.text.lines().enumerate().skip_while(|(_, line)| !begins(line));
+        let body = module.text().unwrap().lines().enumerate().skip_while(|(_, line)| !begins(line));
         let body = body.take_while(|(_, line)| !line.starts_with('}'));
         let is_cluster_barrier = |(_, line): &(usize, &str)| line.trim().starts_with(CLUSTER_BARRIER);
         let instructions: Vec<_> = body.filter(is_cluster_barrier).collect();

@@ -52,10 +52,10 @@ pub fn ptx_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule
     static MODULES: OnceLock<BTreeMap<String, PtxModule>> = OnceLock::new();
     let modules = MODULES.get_or_init(|| {
         let texts = ptx().manifest().modules.iter().flat_map(|module| {
-            let whole = std::fs::read_to_string(ptx().path().join(&module.file)).expect("the folder was read before");
+            let whole = std::fs::read_to_string(ptx().path().join(&module.file)).expect("the folder has the file");
             texts_of_entries(&whole)
         });
-        texts.map(|(name, text)| (name.clone(), PtxModule { file: format!("{name}.ptx"), text: text.into() })).collect()
+        texts.map(|(name, text)| (name.clone(), PtxModule::new(format!("{name}.ptx"), text))).collect()
     });
     ptx().entries().map(|(entry, _)| (entry, &modules[&entry.name]))
 }

@@ -50,7 +50,7 @@ fn check_boxes(executor: &mut dyn Executor, k: Strides) {
     let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
     let bytes = FORWARD_ARGS_LAYOUT.size().to_string();
     let text = include_str!("../tensor_maps/copy_boxes.ptx").replace("ARGUMENT_BYTES", &bytes);
-    let module = PtxModule { file: "copy_boxes.ptx".into(), text: text.into() };
+    let module = PtxModule::new("copy_boxes.ptx", text);
     let entry = entry();
     let outcome = Forward::prepare(executor, &module, &entry, &inputs, false).unwrap().execute().unwrap();
 

@@ -1,17 +1,18 @@
 //! Runs the cases of many texts on all cores.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::Result;
+use cli::ptx_module::PtxModule;
 
 use crate::trial::{Trial, Verdict};
 
 /// A text with the cases it is put through, until one of them notices something.
 pub struct Attempt<'a> {
     trial: &'a Trial,
-    text: Arc<str>,
+    module: PtxModule,
     /// The first case that noticed something or failed, of those that have run, and what came of it.
     ended: Mutex<Option<(usize, Result<Verdict>)>>,
 }
@@ -19,7 +20,7 @@ pub struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     /// The cases of `trial`, with `ptx` as the text of its entry.
     pub fn new(trial: &'a Trial, ptx: &str) -> Self {
-        Self { trial, text: Trial::text(ptx), ended: Mutex::new(None) }
+        Self { trial, module: trial.module(ptx), ended: Mutex::new(None) }
     }
 
     /// Runs a case, unless an earlier one has ended the attempt or there is none.
@@ -27,7 +28,7 @@ impl<'a> Attempt<'a> {
         if case >= self.trial.cases() || ended_before(&self.ended(), case) {
             return;
         }
-        let outcome = self.trial.run(&self.text, case);
+        let outcome = self.trial.run(&self.module, case);
         if !matches!(outcome, Ok(Verdict::Survived)) {
             let mut ended = self.ended();
             if !ended_before(&ended, case) {

@@ -151,7 +151,7 @@ fn texts_of(folder: &PtxFolder, is_drawn: impl Fn(&Entry) -> bool) -> Result<Vec
     let mut texts = Vec::new();
     for of_module in drawn.chunk_by(|(_, one), (_, other)| one.file == other.file) {
         let names: Vec<&str> = of_module.iter().map(|(entry, _)| entry.name.as_str()).collect();
-        let mut found = EntryText::of(&of_module[0].1.text, &names);
+        let mut found = EntryText::of(of_module[0].1.text()?, &names);
         for (entry, module) in of_module {
             let place = found.iter().position(|text| text.entry == entry.name);
             let place = place.with_context(|| format!("{} has no entry {}", module.file, entry.name))?;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ptx_text::lines::without_comment;
+
 /// An instruction on a line of its own, as rustc writes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
@@ -16,7 +18,7 @@ pub struct Instruction {
 impl Instruction {
     /// The instruction on a line of PTX; `None` for anything else: directives, labels, braces, comments.
     pub fn parse(line: &str) -> Option<Self> {
-        let text = line.split("//").next()?.trim().strip_suffix(';')?;
+        let text = without_comment(line).trim().strip_suffix(';')?;
         let (guard, text) = match text.strip_prefix('@') {
             Some(_) => {
                 text.split_once(char::is_whitespace).map(|(guard, rest)| (Some(guard.to_owned()), rest.trim()))?

@@ -4,7 +4,7 @@ mod cases;
 mod values;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, anyhow, bail};
 use cli::check::{self, UnitScaleBounds};
@@ -58,8 +58,7 @@ struct Prepared {
 /// The checks of one entry.
 pub struct Trial {
     entry: Entry,
-    file: String,
-    original: Arc<str>,
+    original: PtxModule,
     /// Prepared when a mutant comes to them: most get no further than the first.
     cases: Vec<(Case, OnceLock<Result<Prepared>>)>,
 }
@@ -71,7 +70,7 @@ impl Trial {
     /// When the entry cannot have the problems it is tried on.
     pub fn new(entry: &Entry, file: &str, ptx: &str) -> Result<Self> {
         let cases = cases::of(entry)?.into_iter().map(|case| (case, OnceLock::new())).collect();
-        Ok(Self { entry: entry.clone(), file: file.to_owned(), original: Self::text(ptx), cases })
+        Ok(Self { entry: entry.clone(), original: runnable(file, ptx), cases })
     }
 
     /// Number of its cases.
@@ -79,16 +78,16 @@ impl Trial {
         self.cases.len()
     }
 
-    /// What is run of `ptx`, the text of a module.
-    pub fn text(ptx: &str) -> Arc<str> {
-        ptx.replacen(ADDRESS_SIZE, &format!("{ADDRESS_SIZE} {STATIC_SHARED}"), 1).into()
+    /// What is run of `ptx`, the text of a mutant.
+    pub fn module(&self, ptx: &str) -> PtxModule {
+        runnable(&self.original.file, ptx)
     }
 
-    /// What becomes of `ptx`, which is [`text`](Self::text) of a mutant, in the case of an index.
+    /// What becomes of `ptx`, which is the [module](Self::module) of a mutant, in the case of an index.
     ///
     /// # Errors
     /// When the entry cannot be run, or does not pass the check itself; when the simulator panics, which it never should.
-    pub fn run(&self, ptx: &Arc<str>, case: usize) -> Result<Verdict> {
+    pub fn run(&self, ptx: &PtxModule, case: usize) -> Result<Verdict> {
         let (case, prepared) = &self.cases[case];
         let prepared = prepared.get_or_init(|| self.prepare(case)).as_ref();
         let prepared = prepared.map_err(|error| anyhow!("{error:#}"))?;
@@ -117,7 +116,7 @@ impl Trial {
 
     fn execute(
         &self,
-        ptx: &Arc<str>,
+        ptx: &PtxModule,
         case: &Case,
         inputs: &Inputs,
         instructions_per_warp: u64,
@@ -130,9 +129,13 @@ impl Trial {
             ..Options::default()
         };
         let mut simulator = SimExecutor::with_multiprocessors(DEFAULT_ARCHITECTURE, case.multiprocessors, options)?;
-        let module = PtxModule { file: self.file.clone(), text: ptx.clone() };
-        Forward::prepare(&mut simulator, &module, &self.entry, inputs, case.lse)?.execute()
+        Forward::prepare(&mut simulator, ptx, &self.entry, inputs, case.lse)?.execute()
     }
+}
+
+/// The module of `file` with the text `ptx`, and with static shared memory.
+fn runnable(file: &str, ptx: &str) -> PtxModule {
+    PtxModule::new(file, ptx.replacen(ADDRESS_SIZE, &format!("{ADDRESS_SIZE} {STATIC_SHARED}"), 1))
 }
 
 fn judge(prepared: &Prepared, outcome: &Outcome) -> Verdict {

@@ -167,12 +167,13 @@ impl GpuExecutor {
     /// Loads `source`, or one entry of it, unless it is already loaded.
     fn load_part(&mut self, source: &PtxModule, entry: Option<&str>) -> Result<()> {
         self.enter()?;
-        let is_it = |loaded: &LoadedModule| loaded.entry.as_deref() == entry && loaded.source == *source;
-        if self.modules.iter().any(is_it) {
-            return Ok(());
+        for loaded in self.modules.iter().filter(|loaded| loaded.entry.as_deref() == entry) {
+            if loaded.source.is(source)? {
+                return Ok(());
+            }
         }
-        let PtxModule { file, text } = source;
-        let text = entry.map_or_else(|| text.to_string(), |entry| one_entry::only(text, entry));
+        let (file, text) = (&source.file, source.text()?);
+        let text = entry.map_or_else(|| text.to_owned(), |entry| one_entry::only(text, entry));
         let text = CString::new(text).map_err(|error| {
             Error::Invalid(format!("{file}: byte {} is NUL, so it is not PTX", error.nul_position()))
         })?;

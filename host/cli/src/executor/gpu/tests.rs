@@ -55,7 +55,7 @@ fn invalid<T>(result: Result<T>) -> String {
 }
 
 fn probe() -> PtxModule {
-    PtxModule { file: "probe.ptx".to_owned(), text: include_str!("tests/probe.ptx").into() }
+    PtxModule::new("probe.ptx", include_str!("tests/probe.ptx"))
 }
 
 /// Launches `store_byte` of probe.ptx, with `shared` bytes of unused dynamic shared memory.
@@ -125,7 +125,7 @@ fn stand_in(variant: &Variant<'_>, extra: usize) -> PtxModule {
          @%first st.global.u8 [%address2], %seven;\nret;\n\
          }}\n"
     );
-    PtxModule { file: format!("{entry}.ptx"), text: text.into() }
+    PtxModule::new(format!("{entry}.ptx"), text)
 }
 
 /// Runs a kernel with programmatic dependent launch, without a previous kernel, alone and in a graph.

@@ -95,14 +95,14 @@ fn too_large_a_buffer_says_how_much_is_free() {
 #[test]
 fn refused_ptx_shows_what_the_compiler_said() {
     let Some(mut gpu) = open() else { return };
-    let broken = PtxModule { file: "broken.ptx".into(), text: include_str!("broken.ptx").into() };
+    let broken = PtxModule::new("broken.ptx", include_str!("broken.ptx"));
     let (code, action, detail) = cuda(gpu.load(&broken));
     assert_eq!(code, "CUDA_ERROR_INVALID_PTX");
     assert!(action.contains("broken.ptx"), "{action}");
     assert!(detail.contains("the driver's compiler says"), "{detail}");
     assert!(detail.contains("line 7") || detail.contains(".ptx:7:"), "{detail}");
     gpu.load(&probe()).expect("the context is unharmed");
-    let with_nul = PtxModule { file: "binary.ptx".into(), text: ".version\0".into() };
+    let with_nul = PtxModule::new("binary.ptx", ".version\0");
     assert!(invalid(gpu.load(&with_nul)).contains("binary.ptx: byte 8 is NUL"));
 }
 
@@ -219,7 +219,7 @@ fn the_newest_module_with_an_entry_has_it() {
     let message = invalid(gpu.launch(&launch));
     assert!(message.contains(&format!("no entry {} in the loaded PTX (nothing)", variant.entry)), "{message}");
     let older = stand_in(variant, 0);
-    let newer = PtxModule { file: "newer.ptx".into(), text: older.text.replace("%seven, 7", "%seven, 8").into() };
+    let newer = PtxModule::new("newer.ptx", older.text().unwrap().replace("%seven, 7", "%seven, 8"));
     for (module, expected) in [(&older, 7), (&newer, 8), (&probe(), 8)] {
         gpu.load(module).unwrap();
         gpu.launch(&launch).unwrap();
