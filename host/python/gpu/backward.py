@@ -18,6 +18,8 @@ from common import TYPES, device, inputs, require, run_of
 from fa512 import _native
 from fa512.torch import _batched, _own_backward
 
+from packed import cu_seqlens, log_normal
+
 import cpu  # Of the tests, which `common` finds.
 
 # Batch, heads, rows, columns: those of whose times are required.
@@ -125,11 +127,29 @@ def captured(call, sets):
     return graph
 
 
+def sets_of(elements):
+    """How many sets of so many elements a tensor do not fit into L2."""
+    return max(2, min(12, -(-120_000_000 // (16 * elements))))
+
+
+def medians(graphs, count, rounds):
+    """Median of a call by each of the graphs, which make `count` of them, in turns, in µs."""
+    samples = {name: [] for name in graphs}
+    for _ in range(rounds):
+        for name in random.sample(list(graphs), len(graphs)):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graphs[name].replay()
+            end.record()
+            end.synchronize()
+            samples[name].append(1000 * begin.elapsed_time(end) / count)
+    return {name: statistics.median(times[3:]) for name, times in samples.items()}
+
+
 def microseconds(shape, causal, dtype, rounds=20):
     """Medians of a call by each of us, PyTorch's flash backward and cuDNN's, in turns, and the ratio of the best of the others to us."""
     aten = torch.ops.aten
-    size = shape[0] * shape[1] * shape[2] * shape[3] * 2
-    count = max(2, min(12, -(-120_000_000 // (8 * size))))
+    count = sets_of(shape[0] * shape[1] * shape[2] * shape[3])
     sets = []
     for seed in range(count):
         q, k, v = inputs(shape, "cuda", seed, dtype)
@@ -149,16 +169,7 @@ def microseconds(shape, causal, dtype, rounds=20):
     }
     if shape[2] > 512:
         graphs["without a workspace"] = captured(lambda *tensors: without_workspace(tensors, causal), sets)
-    samples = {name: [] for name in graphs}
-    for _ in range(rounds):
-        for name in random.sample(list(graphs), len(graphs)):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            graphs[name].replay()
-            end.record()
-            end.synchronize()
-            samples[name].append(1000 * begin.elapsed_time(end) / count)
-    found = {name: statistics.median(times[3:]) for name, times in samples.items()}
+    found = medians(graphs, count, rounds)
     return {**found, "ratio": min(found["flash"], found["cudnn"]) / found["fa512"]}
 
 
@@ -171,11 +182,77 @@ def times(run):
     return run.found
 
 
-def random_map(run):
-    """Shapes drawn at random, until the time is over."""
+def packed_microseconds(lengths, heads, columns, causal, dtype, rounds=13):
+    """The same of packed sequences, without cuDNN, which has none; refuses gradients with twice the error of PyTorch's flash backward."""
+    shape, longest = (sum(lengths), heads, columns), max(lengths)
+    cu, count = cu_seqlens(lengths, "cuda"), sets_of(sum(lengths) * heads * columns)
+    sets = []
+    for seed in range(count):
+        q, k, v = inputs(shape, "cuda", seed, dtype)
+        grad = inputs(shape, "cuda", seed + 100, dtype)[0]
+        sets.append((grad, q, k, v, *fa512.torch.attention_varlen(q, k, v, cu, longest, causal=causal, return_lse=True)))
+
+    def ours(grad, q, k, v, out, lse):
+        options = {"causal": causal, "scale": None, "window": None, "align": "top-left", "softcap": None, "alibi_slopes": None}
+        return _own_backward.of_packed(grad, q, k, v, out, lse, cu, cu_seqlens_k=None, max_seqlen=longest, **options)
+
+    def flash(grad, q, k, v, out, lse):
+        state = torch.empty(0, dtype=torch.uint64, device="cuda")
+        return torch.ops.aten._flash_attention_backward(grad, q, k, v, out, lse, cu, cu, longest, longest, 0.0, causal, state, state)
+
+    grad, *parts = ([part.transpose(0, 1).double() for part in tensor.split(lengths)] for tensor in sets[0][:4])
+    right = [torch.cat(of_all, 1).transpose(0, 1) for of_all in zip(*(of_sequence(one, *rest, causal) for one, *rest in zip(grad, *parts)))]
+    for name, *gradients in zip(("dq", "dk", "dv"), ours(*sets[0]), flash(*sets[0]), right):
+        error, limit = ((one.double() - gradients[-1]).norm().item() for one in gradients[:-1])
+        require(error <= 2 * limit, f"{name} of {lengths}, {shape}, causal {causal}, {dtype}: {error:.3g}, FlashAttention-2 {limit:.3g}")
+    found = medians({"fa512": captured(ours, sets), "flash": captured(flash, sets)}, count, rounds)
+    return {**found, "ratio": found["flash"] / found["fa512"]}
+
+
+def of_sequence(grad, q, k, v, causal):
+    """Gradients of a sequence in f64."""
+    tensors = [tensor.detach().requires_grad_() for tensor in (q, k, v)]
+    scores = tensors[0] @ tensors[1].mT / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(scores.new_ones(scores.shape[-2:]).triu(1).bool(), float("-inf")) if causal else scores
+    return torch.autograd.grad(scores.softmax(-1) @ tensors[2], tensors, grad)
+
+
+def drawn_lengths(draw):
+    """Lengths of sequences of which all are texts, of any length, or nearly equal."""
+    rows, longest = round(2 ** draw.uniform(9, 15.5)), round(2 ** draw.uniform(5, 12))
+    kind, lengths = draw.choice(["texts", "any", "alike"]), []
+    while sum(lengths) < rows:
+        of_kind = {"texts": draw.lognormvariate(0, 0.8) * longest / 5, "any": draw.uniform(1, longest), "alike": draw.uniform(0.85, 1) * longest}
+        lengths.append(max(1, min(longest, int(of_kind[kind]))))
+    return kind, lengths
+
+
+def packed_map(run):
+    """Packed sequences drawn at random, and 64 texts with 12 heads."""
     seed = run.found["seed"] = time.time_ns() % 1_000_000
     draw, ratios = random.Random(seed), []
+    named = [("64 texts", log_normal(3, 64), 12, columns, causal, torch.bfloat16) for columns in (64, 128) for causal in (False, True)]
     while run.left() > 5:
+        kind, lengths = drawn_lengths(draw)
+        any_one = (kind, lengths, draw.randrange(1, 17), draw.choice([64, 64, 128]), draw.random() < 0.5, draw.choice(list(TYPES)))
+        kind, lengths, *rest = named.pop() if named else any_one
+        what = f"{kind}: {len(lengths)} of {min(lengths)} to {max(lengths)}, {sum(lengths)} rows; heads, columns, causal {rest}"
+        measured = run.found[what] = packed_microseconds(lengths, *rest)
+        ratios.append((round(measured["ratio"], 3), round(measured["fa512"], 1), what))
+        if kind == "64 texts":
+            print(ratios[-1])
+    ratios.sort()
+    print(f"{len(ratios)} batches, mean {statistics.geometric_mean(ratio for ratio, *_ in ratios):.3f}; lowest and highest:")
+    for one in ratios[:14] + ratios[-3:]:
+        print(one)
+    return run.found
+
+
+def random_map(run):
+    """Shapes drawn at random, for half of the time that is left."""
+    seed = run.found["seed"] = time.time_ns() % 1_000_000
+    draw, ratios, kept = random.Random(seed), [], run.left() / 2
+    while run.left() > kept:
         rows, columns = round(16 * 512 ** draw.random()), draw.choice([64, 64, 128])
         heads = draw.randrange(1, 17)
         batch = max(1, min(64, round(2 ** draw.uniform(14, 19) / rows / heads)))
@@ -200,6 +277,7 @@ def main():
     run.section(same_bits, needs_gpu=True)
     run.section(times, needs_gpu=True)
     run.section(random_map, needs_gpu=True)
+    run.section(packed_map, needs_gpu=True)
     return run.close(run.write("backward.json"))
 
 
