@@ -88,7 +88,7 @@ fn find(out: &Path) -> Result<Option<PathBuf>, String> {
         entries.extend(split::split(&ptx, lines).map_err(|refusal| format!("{}: {refusal}", file.display()))?);
     }
     let folder = out.join("kernels");
-    package::write(&folder, &entries)?;
+    package::write(&folder, &entries, lines)?;
     Ok(Some(folder))
 }
 

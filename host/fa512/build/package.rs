@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::merge::merge;
 use super::merged::Side;
-use super::split::Entry;
+use super::split::{Entry, Lines};
 
 /// File name of the index.
 pub const INDEX: &str = "index.txt";
@@ -55,16 +55,18 @@ impl fmt::Display for Indexed {
     }
 }
 
-/// Writes `entries` and their index into `folder`, replacing it.
+/// Writes `entries` and their index into `folder`, replacing it: small where their lines are left out, as what is
+/// shipped, else fast.
 ///
 /// # Errors
 /// Names the file that cannot be written, or the entry whose lines cannot be merged.
-pub fn write(folder: &Path, entries: &[Entry]) -> Result<(), String> {
+pub fn write(folder: &Path, entries: &[Entry], lines: Lines) -> Result<(), String> {
     let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(|error| failed(folder, error))?;
     }
     fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let level = if lines == Lines::LeftOut { 9 } else { 1 };
     let mut index = format!("{HEADER}\n");
     let mut brothers = BTreeMap::<String, Vec<&Entry>>::new();
     for entry in entries {
@@ -86,7 +88,7 @@ pub fn write(folder: &Path, entries: &[Entry]) -> Result<(), String> {
         });
         let lines: Vec<Indexed> = lines.collect();
         let path = folder.join(lines[0].file());
-        let bytes = miniz_oxide::deflate::compress_to_vec_zlib(merged.as_bytes(), 9);
+        let bytes = miniz_oxide::deflate::compress_to_vec_zlib(merged.as_bytes(), level);
         fs::write(&path, bytes).map_err(|error| failed(&path, error))?;
         lines.iter().for_each(|line| index.push_str(&format!("{line}\n")));
     }

@@ -13,10 +13,12 @@ use contract::manifest::{Manifest, Resources};
 use contract::variants::VARIANTS;
 
 use super::ptx::Checked;
+use super::run::PTX_VARIABLE;
 use super::{package, ptx, python_test, test};
 use crate::codegen::{self, FAMILY_TARGETS};
 use crate::cores;
 use crate::environment::{Environment, Workspace};
+use crate::kernels;
 use crate::outside;
 use crate::process;
 use crate::progress::Step;
@@ -64,10 +66,16 @@ impl Arguments {
             ("loops over registers", Box::new(|| ptx::check_loops(environment, workspace, checked))),
             ("device half", Box::new(|| lint_device_half(environment, workspace, &folder))),
         ];
+        let stand_in = kernels::stand_in(workspace)?;
+        let read_only = |arguments: &[&str]| {
+            let mut cargo = cargo(arguments);
+            cargo.env(PTX_VARIABLE, &stand_in);
+            cargo
+        };
         let of_host: Vec<(&str, Check<'_>)> = vec![
             ("formatting", Box::new(|| process::run(&mut cargo(&["fmt", "--all", "--check"])))),
-            ("clippy", Box::new(|| process::run(&mut cargo(&clippy)))),
-            ("documentation", Box::new(|| process::run(cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")))),
+            ("clippy", Box::new(|| process::run(&mut read_only(&clippy)))),
+            ("documentation", Box::new(|| process::run(read_only(&doc).env("RUSTDOCFLAGS", "--deny warnings")))),
             ("the packed library", Box::new(|| check_packages(environment, workspace))),
         ];
         // Beside each other, since each leaves a core idle for a while.
@@ -93,14 +101,12 @@ fn failures<'a>(checks: Vec<(&'a str, Check<'_>)>) -> Vec<&'a str> {
     checks.into_iter().filter_map(|(name, check)| fails(name, check)).collect()
 }
 
-/// Builds the programs of the tests, and runs the tests beside those of the Python package that take one core.
+/// Builds the programs of the tests, and runs the tests beside those of the Python package, which take what cores the others leave idle.
 fn failures_of_programs(environment: &Environment, workspace: &Workspace, checked: Checked) -> Vec<&'static str> {
     let variables: &[(&str, &OsStr)] = match checked {
         Checked::All => &[(test::ALL_ENTRIES_VARIABLE, OsStr::new("1"))],
         Checked::Cover => &[],
     };
-    const PYTHON: &str = "the Python package";
-    const TESTS: &str = "tests";
     let libraries = || -> Result<PathBuf> {
         let built = test::build_programs(environment, workspace)?;
         let driver = built.get(simulator::DRIVER).context("cargo built no simulated driver")?;
@@ -110,18 +116,23 @@ fn failures_of_programs(environment: &Environment, workspace: &Workspace, checke
         Ok(libraries) => libraries,
         Err(error) => {
             eprintln!("xtask: the programs of the tests: {error:#}");
-            return vec![PYTHON, TESTS];
+            return vec!["the programs of the tests"];
         }
     };
-    let check = || python_test::check(environment, workspace, &libraries);
-    let failed = thread::scope(|scope| {
-        let python = scope.spawn(|| fails(PYTHON, Box::new(check)));
-        let tests = fails(TESTS, Box::new(|| test::run_tests_with(environment, workspace, &[], variables)));
-        python.join().unwrap_or(Some(PYTHON)).into_iter().chain(tests)
-    });
-    // Alone: it takes all cores, and of the models of transformers as many as its time allows.
-    let torch = || python_test::check_torch(environment, workspace, &libraries);
-    failed.chain(fails("the Python package around PyTorch", Box::new(torch))).collect()
+    let of_python: Vec<(&str, Check<'_>)> = vec![
+        ("the Python package", Box::new(|| python_test::check(environment, workspace, &libraries))),
+        (
+            "the Python package around PyTorch",
+            Box::new(|| python_test::check_torch(environment, workspace, &libraries)),
+        ),
+    ];
+    thread::scope(|scope| {
+        let of_python = scope.spawn(|| failures(of_python));
+        let mut failed =
+            failures(vec![("tests", Box::new(|| test::run_tests_with(environment, workspace, &[], variables)))]);
+        failed.extend(of_python.join().unwrap_or_else(|_| vec!["a check of the Python package panicked"]));
+        failed
+    })
 }
 
 /// Runs one check; the name comes back when it fails.

@@ -134,7 +134,7 @@ impl Kernels {
         }
         // Removed again, too, when they do not all fit on the disk.
         let placed = Self(folder);
-        kernels::package::write(&placed.0, &entries).map_err(|why| anyhow!(why))?;
+        kernels::package::write(&placed.0, &entries, kernels::split::Lines::LeftOut).map_err(|why| anyhow!(why))?;
         Ok(placed)
     }
 }
