@@ -74,9 +74,11 @@ pub fn run_tests_with(
         }
         return test(&[]);
     }
-    test(&optimised())?;
-    test(&WITH_KERNELS.iter().flat_map(|package| ["-p", package]).collect::<Vec<_>>())?;
-    test(&TASKS)
+    build_programs(environment, workspace)?;
+    let with_kernels: Vec<_> = WITH_KERNELS.iter().flat_map(|package| ["-p", package]).collect();
+    // Those with kernels first, since they leave half of the cores to what runs beside all tests. Every one runs, even if others fail.
+    let outcomes = [with_kernels.as_slice(), &optimised(), &TASKS].map(test);
+    outcomes.into_iter().collect()
 }
 
 /// Builds the tests of the packages without kernels, with optimisation. Returns the programs and shared libraries that they use.
