@@ -30,7 +30,7 @@ pub const WITHOUT_LINE_TABLES: (&str, &str) = ("FA512_LINE_TABLES", "left-out");
 /// A module with a kernel that does nothing.
 const STAND_IN: &str = ".version 8.0\n.target sm_80\n.address_size 64\n\n.visible .entry nothing(\n)\n{\n\tret;\n}\n";
 
-/// A PTX folder for who reads the library's sources and runs nothing: its build script compresses the kernels for ten seconds.
+/// A PTX folder for who reads the library's sources and runs nothing: its build script otherwise compresses the kernels for 14 seconds.
 pub fn stand_in(workspace: &Workspace) -> Result<PathBuf> {
     let folder = workspace.root().join("target/ptx-stand-in");
     fs::create_dir_all(&folder)?;

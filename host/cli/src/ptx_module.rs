@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::files;
 
 /// A PTX module to load.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PtxModule {
     /// File name, for messages.
     pub file: String,
@@ -18,24 +18,28 @@ pub struct PtxModule {
 }
 
 /// Where the text is.
-#[derive(Debug)]
-struct Source {
-    /// The file that it is read from when it is asked for, and the SHA-256 that the text must have: most programs run few of a folder's
-    /// modules, and to read and check all of them takes longer than most simulated launches.
-    unread: Option<(PathBuf, String)>,
-    text: OnceLock<Box<str>>,
+#[derive(Debug, PartialEq, Eq)]
+enum Source {
+    Given(Box<str>),
+    /// In a file that is read when its text is asked for: most programs run few of a folder's modules, and to read and check all of them takes
+    /// longer than most simulated launches.
+    InFile {
+        path: PathBuf,
+        sha256: String,
+        text: OnceLock<Box<str>>,
+    },
 }
 
 impl PtxModule {
     /// The module `text`, which messages call `file`.
     pub fn new(file: impl Into<String>, text: impl Into<Box<str>>) -> Self {
-        Self { file: file.into(), source: Arc::new(Source { unread: None, text: OnceLock::from(text.into()) }) }
+        Self { file: file.into(), source: Arc::new(Source::Given(text.into())) }
     }
 
-    /// The module in the file `name` of `folder`, with this SHA-256. It is read when its text is asked for.
+    /// The module in the file `name` of `folder`, with this SHA-256.
     pub fn in_file(folder: &Path, name: &str, sha256: &str) -> Self {
-        let unread = Some((folder.join(name), sha256.to_owned()));
-        Self { file: name.to_owned(), source: Arc::new(Source { unread, text: OnceLock::new() }) }
+        let source = Source::InFile { path: folder.join(name), sha256: sha256.to_owned(), text: OnceLock::new() };
+        Self { file: name.to_owned(), source: Arc::new(source) }
     }
 
     /// The PTX text.
@@ -43,20 +47,16 @@ impl PtxModule {
     /// # Errors
     /// [`Error::Unavailable`] when its file has another SHA-256 than it must have, [`Error::File`] when its file cannot be read.
     pub fn text(&self) -> Result<&str> {
-        let Source { unread, text } = &*self.source;
-        if let (Some((path, sha256)), None) = (unread, text.get()) {
-            let read = read(path, sha256)?;
-            return Ok(text.get_or_init(|| read));
+        match &*self.source {
+            Source::Given(text) => Ok(text),
+            Source::InFile { path, sha256, text } => {
+                if let Some(text) = text.get() {
+                    return Ok(text);
+                }
+                let read = read(path, sha256)?;
+                Ok(text.get_or_init(|| read))
+            }
         }
-        Ok(text.get().map_or("", |text| text))
-    }
-
-    /// Whether `other` is a copy of this module or has the same text.
-    ///
-    /// # Errors
-    /// As for [`Self::text`].
-    pub fn is(&self, other: &Self) -> Result<bool> {
-        Ok(Arc::ptr_eq(&self.source, &other.source) || self.file == other.file && self.text()? == other.text()?)
     }
 }
 

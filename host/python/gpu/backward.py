@@ -16,7 +16,7 @@ import fa512
 import fa512.torch
 from common import TYPES, device, inputs, require, run_of
 from fa512 import _native
-from fa512.torch import _batched, _own_backward
+from fa512.torch import _batched, _own_backward, _packed
 
 from packed import cu_seqlens, log_normal
 
@@ -89,6 +89,14 @@ def same_bits(run):
                 require(all(map(torch.equal, first, own((q, k, v), q, out, lse, options))), f"{shape} {options}: other bits")
 
 
+def in_f64(grad, q, k, v, causal):
+    """Gradients of Q, K and V of one length, which are f64."""
+    tensors = [tensor.detach().requires_grad_() for tensor in (q, k, v)]
+    scores = tensors[0] @ tensors[1].mT / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(scores.new_ones(scores.shape[-2:]).triu(1).bool(), float("-inf")) if causal else scores
+    return torch.autograd.grad(scores.softmax(-1) @ tensors[2], tensors, grad)
+
+
 def long_sequences(run):
     """Gradients that are summed in a workspace, against f64: at most twice the error of PyTorch's flash backward."""
     for shape, causal in [((9, 2, 2100, 64), True), ((9, 2, 2100, 64), False), ((3, 3, 2500, 72), True), ((9, 3, 2300, 128), True), ((6, 20, 1100, 128), False)]:
@@ -96,10 +104,7 @@ def long_sequences(run):
             (q, grad, _), (k, v, _) = (inputs(shape, "cuda", seed, dtype) for seed in (1, 2))
             out, lse = fa512.torch.attention(q, k, v, causal=causal, return_lse=True)
             found, peer = own((q, k, v), grad, out, lse, {"causal": causal}), _batched.flash_backward(grad, q, k, v, out, lse, causal)
-            exact = [tensor.double().requires_grad_() for tensor in (q, k, v)]
-            scores = exact[0] @ exact[1].mT / shape[-1] ** 0.5
-            scores = scores.masked_fill(scores.new_ones(scores.shape[-2:]).triu(1).bool(), float("-inf")) if causal else scores
-            right = torch.autograd.grad(scores.softmax(-1) @ exact[2], exact, grad.double())
+            right = in_f64(*(tensor.double() for tensor in (grad, q, k, v)), causal)
             for name, one, other, exactly in zip(("dq", "dk", "dv"), found, peer, right):
                 error, limit = ((gradient.double() - exactly).norm().item() for gradient in (one, other))
                 run.found[name] = max(run.found.get(name, 0), error / limit)
@@ -197,24 +202,15 @@ def packed_microseconds(lengths, heads, columns, causal, dtype, rounds=13):
         return _own_backward.of_packed(grad, q, k, v, out, lse, cu, cu_seqlens_k=None, max_seqlen=longest, **options)
 
     def flash(grad, q, k, v, out, lse):
-        state = torch.empty(0, dtype=torch.uint64, device="cuda")
-        return torch.ops.aten._flash_attention_backward(grad, q, k, v, out, lse, cu, cu, longest, longest, 0.0, causal, state, state)
+        return _packed._by_pytorch(grad, q, k, v, out, lse, cu, None, longest, None, causal)
 
     grad, *parts = ([part.transpose(0, 1).double() for part in tensor.split(lengths)] for tensor in sets[0][:4])
-    right = [torch.cat(of_all, 1).transpose(0, 1) for of_all in zip(*(of_sequence(one, *rest, causal) for one, *rest in zip(grad, *parts)))]
+    right = [torch.cat(of_all, 1).transpose(0, 1) for of_all in zip(*(in_f64(one, *rest, causal) for one, *rest in zip(grad, *parts)))]
     for name, *gradients in zip(("dq", "dk", "dv"), ours(*sets[0]), flash(*sets[0]), right):
         error, limit = ((one.double() - gradients[-1]).norm().item() for one in gradients[:-1])
         require(error <= 2 * limit, f"{name} of {lengths}, {shape}, causal {causal}, {dtype}: {error:.3g}, FlashAttention-2 {limit:.3g}")
     found = medians({"fa512": captured(ours, sets), "flash": captured(flash, sets)}, count, rounds)
     return {**found, "ratio": found["flash"] / found["fa512"]}
-
-
-def of_sequence(grad, q, k, v, causal):
-    """Gradients of a sequence in f64."""
-    tensors = [tensor.detach().requires_grad_() for tensor in (q, k, v)]
-    scores = tensors[0] @ tensors[1].mT / q.shape[-1] ** 0.5
-    scores = scores.masked_fill(scores.new_ones(scores.shape[-2:]).triu(1).bool(), float("-inf")) if causal else scores
-    return torch.autograd.grad(scores.softmax(-1) @ tensors[2], tensors, grad)
 
 
 def drawn_lengths(draw):
@@ -234,7 +230,7 @@ def packed_map(run):
     named = [("64 texts", log_normal(3, 64), 12, columns, causal, torch.bfloat16) for columns in (64, 128) for causal in (False, True)]
     while run.left() > 5:
         kind, lengths = drawn_lengths(draw)
-        any_one = (kind, lengths, draw.randrange(1, 17), draw.choice([64, 64, 128]), draw.random() < 0.5, draw.choice(list(TYPES)))
+        any_one = (kind, lengths, draw.randrange(1, 17), draw.choice([32, 64, 64, 96, 128]), draw.random() < 0.5, draw.choice(list(TYPES)))
         kind, lengths, *rest = named.pop() if named else any_one
         what = f"{kind}: {len(lengths)} of {min(lengths)} to {max(lengths)}, {sum(lengths)} rows; heads, columns, causal {rest}"
         measured = run.found[what] = packed_microseconds(lengths, *rest)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// A line without its comment.
 pub fn without_comment(line: &str) -> &str {
-    // A search for one byte takes a fifth of the time of one for two.
+    // A search for one byte is faster than one for two.
     let comment = line.match_indices('/').map(|(place, _)| place).find(|place| line[*place..].starts_with("//"));
     &line[..comment.unwrap_or(line.len())]
 }

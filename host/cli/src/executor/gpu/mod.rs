@@ -167,10 +167,9 @@ impl GpuExecutor {
     /// Loads `source`, or one entry of it, unless it is already loaded.
     fn load_part(&mut self, source: &PtxModule, entry: Option<&str>) -> Result<()> {
         self.enter()?;
-        for loaded in self.modules.iter().filter(|loaded| loaded.entry.as_deref() == entry) {
-            if loaded.source.is(source)? {
-                return Ok(());
-            }
+        let is_it = |loaded: &LoadedModule| loaded.entry.as_deref() == entry && loaded.source == *source;
+        if self.modules.iter().any(is_it) {
+            return Ok(());
         }
         let (file, text) = (&source.file, source.text()?);
         let text = entry.map_or_else(|| text.to_owned(), |entry| one_entry::only(text, entry));
