@@ -192,16 +192,19 @@ typedef struct fa512_gradient {
     fa512_strides dq_strides;
     fa512_strides dk_strides;
     fa512_strides dv_strides;
+    void *d_bias; /* receives the gradient with respect to the bias, of the type of Q, at a multiple of 2; NULL: it is not computed */
+    fa512_strides d_bias_strides; /* where one is 0, what shares an element is added up; the last dimension is contiguous */
 } fa512_gradient;
 
-/* Computes dQ, dK and dV on `stream`, of the problem that a forward call computed O and LSE of. Equal inputs give equal bits.
+/* Computes dQ, dK, dV and dBias on `stream`, of the problem that a forward call computed O and LSE of. Equal inputs give equal bits.
  * `problem->workspace`, if given, has fa512_backward_workspace_bytes(). `lengths` is that of fa512_forward_lengths; of fa512_forward_varlen it has cu_seqlens alone; else NULL. Rows that belong to
  * no sequence get zeros; rows from seqused_q and seqused_k on are not written. */
 int32_t fa512_backward(const fa512_problem *problem, const void *q, const void *k, const void *v, const fa512_lengths *lengths,
                        const fa512_gradient *gradient, struct CUstream_st *stream);
 
-/* fa512_workspace_bytes for fa512_backward: 0 up to 512 queries a head, and where no workspace is of use. */
-int32_t fa512_backward_workspace_bytes(const fa512_problem *problem, uint64_t *bytes);
+/* fa512_workspace_bytes for fa512_backward: without dBias, 0 up to 512 queries a head. Of `gradient`, only the strides are read, and
+ * whether there is a d_bias; NULL: contiguous tensors, and no dBias. */
+int32_t fa512_backward_workspace_bytes(const fa512_problem *problem, const fa512_gradient *gradient, uint64_t *bytes);
 
 /* fa512_warm_up for fa512_backward; FA512_ERROR_UNSUPPORTED if no kernel computes the gradient of the problem. */
 int32_t fa512_warm_up_backward(const fa512_problem *problem);

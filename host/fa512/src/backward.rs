@@ -64,7 +64,7 @@ fn workspace_bytes(gradient: &Gradient, gpu: &Gpu, sums: Sums) -> Result<u64, Er
     Ok(plan?.workspace_bytes())
 }
 
-/// Computes dQ, dK and dV of `gradient`, asynchronously on `stream`, with the default [`Options`]. O and LSE are those of the forward pass, of
+/// Computes dQ, dK and dV of `gradient`, and dBias if it has one, asynchronously on `stream`, with the default [`Options`]. O and LSE are those of the forward pass, of
 /// [`forward()`](crate::forward()) or of any other exact attention.
 ///
 /// Equal inputs give equal bits on equal GPUs, with a workspace or without; the two may differ. A workspace has
@@ -72,7 +72,7 @@ fn workspace_bytes(gradient: &Gradient, gpu: &Gpu, sums: Sums) -> Result<u64, Er
 ///
 /// # Errors
 /// When there is no current context, the gradient is not supported, the stream or memory does not belong to the current context, memory is
-/// shorter than its tensor, dQ, dK or dV overlaps another tensor, or the driver refuses the launch. Nothing is launched then.
+/// shorter than its tensor, a gradient overlaps another tensor, or the driver refuses the launch. Nothing is launched then.
 ///
 /// # Safety
 /// The stream is alive. The memory stays allocated until the launch has completed. Until then nothing else writes it or reads dQ, dK or dV,
@@ -172,11 +172,14 @@ fn check_memory(
     addresses: &BackwardAddresses,
 ) -> Result<(), Error> {
     let gradient = plan.gradient();
-    let BackwardAddresses { forward, d_o, dq, dk, dv } = *addresses;
+    let BackwardAddresses { forward, d_o, dq, dk, dv, d_bias } = *addresses;
     let tensors = [(Tensor::DO, d_o), (Tensor::DQ, dq), (Tensor::DK, dk), (Tensor::DV, dv)];
     for (tensor, address) in tensors {
         let Some((offset, elements)) = gradient.extent(tensor) else { continue };
         memory::check(driver, place, tensor, address.saturating_add(offset * ELEMENT_BYTES), elements * ELEMENT_BYTES)?;
+    }
+    if let (Some(address), Some(elements)) = (d_bias, gradient.bias_extent()) {
+        memory::check(driver, place, Tensor::DBias, address, elements * ELEMENT_BYTES)?;
     }
     check_forward_memory(driver, place, gradient.problem(), &forward, plan.workspace_bytes())
 }

@@ -51,16 +51,17 @@ pub unsafe fn submit_backward(
     if let Some(maps) = launch.tensor_maps() {
         launch.set_tensor_maps(BackwardMaps(encode_all(driver, maps, MAPPED)?));
     }
-    // SAFETY: passed on to the caller; both launches are of one kernel and on the same memory.
+    // SAFETY: passed on to the caller; the launches are of one kernel and on the same memory.
     unsafe {
         if let Some(preparing) = launch.preparing() {
             submit_one_backward(driver, kernel, &preparing, stream)?;
         }
-        submit_one_backward(driver, kernel, launch, stream)
+        submit_one_backward(driver, kernel, launch, stream)?;
+        launch.adding().map_or(Ok(()), |adding| submit_one_backward(driver, kernel, &adding, stream))
     }
 }
 
-/// [`submit_backward`] without the launch that has to precede.
+/// [`submit_backward`] without the launches that have to precede or follow.
 ///
 /// # Safety
 /// As for [`submit_backward`].

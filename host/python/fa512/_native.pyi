@@ -94,6 +94,7 @@ def attention_backward(
     softcap: Optional[float] = None,
     alibi_slopes: Any = None,
     bias: Optional[_Array] = None,
+    dbias: Optional[_Array] = None,
     layout: _Layout = "bhsd",
     allocate: Optional[Callable[[int], _Array]] = None,
 ) -> None: ...

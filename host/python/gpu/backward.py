@@ -187,6 +187,95 @@ def times(run):
     return run.found
 
 
+# Batch, heads, rows, columns, and the bias of encoders of texts (T5), of windows of images (Swin), and of rows of an alignment (AlphaFold).
+WITH_BIAS = [
+    ((32, 12, 512, 64), (1, 12, 512, 512)),
+    ((8, 12, 512, 64), (1, 12, 512, 512)),
+    ((8, 12, 512, 64), (8, 12, 512, 512)),
+    ((2048, 3, 49, 32), (1, 3, 49, 49)),
+    ((256, 8, 256, 32), (1, 8, 256, 256)),
+    ((4, 16, 1024, 128), (4, 1, 1, 1024)),
+]
+
+
+def with_dbias(attention, tensors, grad):
+    """Gradients of Q, K, V and of a bias."""
+    tensors = [tensor.detach().requires_grad_() for tensor in tensors]
+    return torch.autograd.grad(attention(*tensors), tensors, grad)
+
+
+def ours_with_bias(q, k, v, bias):
+    return fa512.torch.attention(q, k, v, bias=bias)
+
+
+def efficient(q, k, v, bias):
+    """PyTorch's only attention that computes dBias, of a bias of all dimensions."""
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(*q.shape[:3], k.shape[2]))
+
+
+def drawn_bias(draw, sizes):
+    """A bias of which any dimension but the last may be 1."""
+    return [1 if draw.random() < 0.5 else size for size in sizes[:3]] + [sizes[3]]
+
+
+def bias_gradients(run):
+    """dBias of random problems: at most twice the error of PyTorch's efficient attention, or near f64. A second call gives the same bits."""
+    draw = random.Random(1)
+    for number in range(20 if run.dry else 300):
+        most = 70 if run.dry else 500
+        sizes = draw.randrange(1, 5), draw.randrange(1, 4), draw.randrange(1, most), draw.randrange(1, most)
+        columns, place, dtype = 8 * draw.randrange(1, 33), device(run.dry), draw.choice(list(TYPES))
+        q, grad, _ = inputs((*sizes[:3], columns), place, number, dtype)
+        k, v, _ = inputs((*sizes[:2], sizes[3], columns), place, number + 1, dtype)
+        bias = torch.randn(drawn_bias(draw, sizes), device=place).to(dtype)
+        found, again = (with_dbias(ours_with_bias, (q, k, v, bias), grad) for _ in range(2))
+        what = f"dBias {list(bias.shape)} of {number}, {dtype}: {sizes} x {columns}"
+        require(all(map(torch.equal, found, again)), f"{what}: other bits")
+        options = (False, None, None, None, "top-left", None, None, bias.double().cpu())
+        right = cpu.own_dbias(options[-1], *(tensor.double().cpu() for tensor in (grad, q, k, v)), *options)
+        error = (found[-1].double().cpu() - right).norm().item()
+        limit = 2e-3 * TYPES[dtype] * (0.1 + right.norm().item())
+        run.found["dbias"] = max(run.found.get("dbias", 0), error / limit)
+        require(error <= limit, f"{what}: {error:.3g}, limit {limit:.3g}")
+    return run.found
+
+
+def bias_times(run):
+    """Forward and backward with dBias beside PyTorch's efficient attention, bf16, in turns."""
+    for shape, of_bias in WITH_BIAS:
+        sets = []
+        for seed in range(sets_of(shape[0] * shape[1] * shape[2] * shape[3])):
+            q, k, v = inputs(shape, "cuda", seed, torch.bfloat16)
+            generator = torch.Generator("cuda").manual_seed(seed)
+            bias = torch.randn(of_bias, device="cuda", generator=generator).bfloat16()
+            sets.append(((q, k, v, bias), inputs(shape, "cuda", seed + 100, torch.bfloat16)[0]))
+        tensors, grad = sets[0]
+        exactly = with_dbias(efficient_in_f64, [tensor.double() for tensor in tensors], grad.double())
+        made = [with_dbias(attention, tensors, grad) for attention in (ours_with_bias, efficient)]
+        for name, one, other, right in zip(("dq", "dk", "dv", "dbias"), *made, exactly):
+            error, limit = ((gradient.double() - right).norm().item() for gradient in (one, other))
+            require(error <= 2 * limit + 1e-6, f"{name} of {shape}, {of_bias}: {error:.3g}, PyTorch {limit:.3g}")
+        of = {"fa512": ours_with_bias, "efficient": efficient}
+        graphs = {name: captured(lambda tensors, grad, of=each: with_dbias(of, tensors, grad), sets) for name, each in of.items()}
+        fixed = [((*tensors[:3], tensors[3].detach()), grad) for tensors, grad in sets]
+        graphs["without dBias"] = captured(lambda tensors, grad: without_dbias(tensors, grad), fixed)
+        found = medians(graphs, len(sets), 13)
+        run.found[f"{shape}, {of_bias}"] = {**found, "ratio": found["efficient"] / found["fa512"]}
+        print(shape, of_bias, {name: round(time, 2) for name, time in run.found[f"{shape}, {of_bias}"].items()}, flush=True)
+    return run.found
+
+
+def without_dbias(tensors, grad):
+    *own_tensors, bias = tensors
+    own_tensors = [tensor.detach().requires_grad_() for tensor in own_tensors]
+    return torch.autograd.grad(ours_with_bias(*own_tensors, bias), own_tensors, grad)
+
+
+def efficient_in_f64(q, k, v, bias):
+    return (q @ k.mT / q.shape[-1] ** 0.5 + bias).softmax(-1) @ v
+
+
 def packed_microseconds(lengths, heads, columns, causal, dtype, rounds=13):
     """The same of packed sequences, without cuDNN, which has none; refuses gradients with twice the error of PyTorch's flash backward."""
     shape, longest = (sum(lengths), heads, columns), max(lengths)
@@ -269,6 +358,8 @@ def main():
     if run.dry:
         cpu.install()
     run.section(gradients)
+    run.section(bias_gradients)
+    run.section(bias_times, needs_gpu=True)
     run.section(long_sequences, needs_gpu=True)
     run.section(same_bits, needs_gpu=True)
     run.section(times, needs_gpu=True)

@@ -108,7 +108,7 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     let lengths = Lengths::read(call.form, &mut read, sizes, &q)?;
     let scores = call.changes.read(&mut read, sizes.of_scores(call.form), lengths.entries(sizes.batch), &q)?;
     let gradients = match &tensors.gradients {
-        Some(gradients) => Some(gradients.read(&mut read, [&o, &q, &k, &v], call.form)?),
+        Some(gradients) => Some(gradients.read(&mut read, [&o, &q, &k, &v], call.form, sizes.of_scores(call.form))?),
         None => None,
     };
     let has_rows = ![sizes.batch, sizes.heads, sizes.rows].contains(&0);
@@ -157,6 +157,7 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
 }
 
 /// What is launched.
+#[expect(clippy::large_enum_variant, reason = "a call makes one, on the stack")]
 enum Work {
     Forward(Problem, Addresses),
     /// Of K and V without rows.

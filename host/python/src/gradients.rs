@@ -1,12 +1,13 @@
 //! The tensors of a backward call.
 
-use attention::{Addresses, BackwardAddresses, Gpu, Gradient, GradientViews, Problem};
+use attention::{Addresses, BackwardAddresses, Gpu, Gradient, GradientViews, Problem, Strides};
 use pyo3::prelude::*;
 
 use crate::array::Array;
 use crate::checks::{require_bytes, require_gpu, require_like, require_writable};
 use crate::error::{of_library, of_refusal};
 use crate::form::Form;
+use crate::scores::strides_of;
 
 /// The tensor arguments of a backward call beside those of the forward call, of which O and LSE are inputs.
 #[derive(Clone, Copy)]
@@ -19,6 +20,8 @@ pub struct GradientTensors<'a, 'py> {
     pub dk: &'a Bound<'py, PyAny>,
     /// Receives dV.
     pub dv: &'a Bound<'py, PyAny>,
+    /// Receives dBias.
+    pub dbias: Option<&'a Bound<'py, PyAny>>,
     /// Called with a number of bytes, returns a workspace of so many.
     pub allocate: Option<&'a Bound<'py, PyAny>>,
 }
@@ -29,6 +32,7 @@ pub struct Gradients {
     dq: Array,
     dk: Array,
     dv: Array,
+    dbias: Option<(Array, Strides)>,
     views: GradientViews,
 }
 
@@ -39,6 +43,7 @@ impl<'py> GradientTensors<'_, 'py> {
         mut read: impl FnMut(&Bound<'py, PyAny>, &str) -> PyResult<Array>,
         [o, q, k, v]: [&Array; 4],
         form: Form<'_, '_>,
+        scores: [i64; 4],
     ) -> PyResult<Gradients> {
         let mut like = |object, name, other, other_name| {
             let array = read(object, name)?;
@@ -53,7 +58,16 @@ impl<'py> GradientTensors<'_, 'py> {
         let (dk, of_dk) = like(self.dk, "dk", k, "k")?;
         let (dv, of_dv) = like(self.dv, "dv", v, "v")?;
         let views = GradientViews { d_o: of_d_o, dq: of_dq, dk: of_dk, dv: of_dv };
-        Ok(Gradients { d_o, dq, dk, dv, views })
+        let dbias = match self.dbias {
+            Some(object) => {
+                let array = read(object, "dbias")?;
+                require_writable(&array, "dbias", true)?;
+                let strides = strides_of(&array, "dbias", scores, q)?;
+                Some((array, strides))
+            }
+            None => None,
+        };
+        Ok(Gradients { d_o, dq, dk, dv, dbias, views })
     }
 
     /// The workspace with which `gradient` is computed faster, if one is of use and can be allocated. The object owns the memory, and has to be
@@ -83,14 +97,19 @@ impl<'py> GradientTensors<'_, 'py> {
 impl Gradients {
     /// The gradient of `problem`, and the addresses of its tensors, given those of the forward pass.
     pub fn of(&self, problem: Problem, forward: Addresses) -> PyResult<(Gradient, BackwardAddresses)> {
-        let Self { d_o, dq, dk, dv, views } = self;
+        let Self { d_o, dq, dk, dv, dbias, views } = self;
         let gradient = Gradient::with(problem, *views).map_err(of_refusal)?;
+        let gradient = match dbias {
+            Some((_, strides)) => gradient.with_bias(*strides).map_err(of_refusal)?,
+            None => gradient,
+        };
+        let d_bias = dbias.as_ref().map(|(array, _)| array.address);
         let [d_o, dq, dk, dv] = [d_o, dq, dk, dv].map(|array| array.address);
-        Ok((gradient, BackwardAddresses { forward, d_o, dq, dk, dv }))
+        Ok((gradient, BackwardAddresses { forward, d_o, dq, dk, dv, d_bias }))
     }
 
     /// The arrays.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
-        [&self.d_o, &self.dq, &self.dk, &self.dv].into_iter()
+        [&self.d_o, &self.dq, &self.dk, &self.dv].into_iter().chain(self.dbias.as_ref().map(|(array, _)| array))
     }
 }

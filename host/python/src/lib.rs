@@ -282,9 +282,9 @@ fn attention_padded<'py>(
 }
 
 /// Computes dQ, dK and dV from the gradient `grad` of O. `q`, `k`, `v`, `out` and `lse` are as `attention` got and returned them, with the same
-/// options. Long sequences are faster with a workspace: `allocate(bytes)` returns one, an array of bytes on the tensors' GPU.
+/// options. `dbias` has the dimensions of the bias that get sums of their own. Long sequences and sums are faster with a workspace: `allocate(bytes)` returns one, an array of bytes on the tensors' GPU.
 #[pyfunction]
-#[pyo3(signature = (grad, q, k, v, out, lse, dq, dk, dv, *, causal=false, window=None, align="top-left", scale=None, softcap=None, alibi_slopes=None, bias=None, layout="bhsd", allocate=None))]
+#[pyo3(signature = (grad, q, k, v, out, lse, dq, dk, dv, *, causal=false, window=None, align="top-left", scale=None, softcap=None, alibi_slopes=None, bias=None, dbias=None, layout="bhsd", allocate=None))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn attention_backward<'py>(
     grad: &Bound<'py, PyAny>,
@@ -303,13 +303,14 @@ fn attention_backward<'py>(
     #[pyo3(from_py_with = softcap_of)] softcap: Option<f64>,
     alibi_slopes: Option<&Bound<'py, PyAny>>,
     bias: Option<&Bound<'py, PyAny>>,
+    dbias: Option<&Bound<'py, PyAny>>,
     layout: &str,
     allocate: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<()> {
     let (form, window) = (Form::Batch(layout_of(layout)?), window::of(causal, window)?);
     let alignment = window::alignment_of(align)?;
     let changes = Changes { softcap, alibi_slopes, bias };
-    let gradients = Some(GradientTensors { grad, dq, dk, dv, allocate });
+    let gradients = Some(GradientTensors { grad, dq, dk, dv, dbias, allocate });
     let tensors = Tensors { q, k, v, out: Some(out), lse: Some(lse), gradients };
     let call = Call { window, alignment, scale, changes, form, return_lse: true, stream: None };
     call::run(&tensors, &call).map(drop)
@@ -342,7 +343,7 @@ fn attention_padded_backward<'py>(
     let (form, window) = (Form::Padded(Used { q: seqused_q, k: seqused_k }), window::of(causal, window)?);
     let alignment = window::alignment_of(align)?;
     let changes = Changes { softcap, alibi_slopes, bias: None };
-    let gradients = Some(GradientTensors { grad, dq, dk, dv, allocate: None });
+    let gradients = Some(GradientTensors { grad, dq, dk, dv, dbias: None, allocate: None });
     let tensors = Tensors { q, k, v, out: Some(out), lse: Some(lse), gradients };
     let call = Call { window, alignment, scale, changes, form, return_lse: true, stream: None };
     call::run(&tensors, &call).map(drop)
@@ -377,7 +378,7 @@ fn attention_varlen_backward<'py>(
     let (form, window) = (Form::Packed { cu_seqlens, cu_seqlens_k, used, longest }, window::of(causal, window)?);
     let alignment = window::alignment_of(align)?;
     let changes = Changes { softcap, alibi_slopes, bias: None };
-    let gradients = Some(GradientTensors { grad, dq, dk, dv, allocate: None });
+    let gradients = Some(GradientTensors { grad, dq, dk, dv, dbias: None, allocate: None });
     let tensors = Tensors { q, k, v, out: Some(out), lse: Some(lse), gradients };
     let call = Call { window, alignment, scale, changes, form, return_lse: true, stream: None };
     call::run(&tensors, &call).map(drop)

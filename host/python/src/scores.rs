@@ -46,7 +46,7 @@ impl<'py> Changes<'_, 'py> {
         let score_mod = ScoreMod {
             softcap: self.softcap,
             alibi: alibi_slopes.as_ref().map(|slopes| slopes_of(slopes, sizes[1], entries, q)).transpose()?,
-            bias: bias.as_ref().map(|bias| strides_of(bias, sizes, q)).transpose()?,
+            bias: bias.as_ref().map(|bias| strides_of(bias, "bias", sizes, q)).transpose()?,
         };
         Ok(Scores { score_mod, alibi_slopes, bias })
     }
@@ -74,10 +74,10 @@ pub fn slopes_of(slopes: &Array, heads: i64, (entries, name): Entries, q: &Array
     }
 }
 
-/// Strides of a bias broadcast to `sizes`, by the rules of NumPy and PyTorch except along the last dimension.
-pub fn strides_of(bias: &Array, sizes: [i64; 4], q: &Array) -> PyResult<Strides> {
-    require_element(bias, "bias", q.element)?;
-    require_gpu(bias, "bias", q)?;
+/// Strides of a bias, or its gradient, broadcast to `sizes`, by the rules of NumPy and PyTorch except along the last dimension.
+pub fn strides_of(bias: &Array, name: &str, sizes: [i64; 4], q: &Array) -> PyResult<Strides> {
+    require_element(bias, name, q.element)?;
+    require_gpu(bias, name, q)?;
     let (shape, own) = (bias.shape(), bias.strides());
     // Missing leading dimensions are broadcast.
     let lacking = sizes.len() - shape.len();
@@ -88,19 +88,19 @@ pub fn strides_of(bias: &Array, sizes: [i64; 4], q: &Array) -> PyResult<Strides>
         let stride = if size == 1 { Some(0) } else { u64::try_from(stride).ok() };
         match stride {
             Some(stride) if fits && (!is_last || size <= 1 || stride == 1) => strides[lacking + dimension] = stride,
-            _ => return Err(refused(bias, sizes)),
+            _ => return Err(refused(bias, name, sizes)),
         }
     }
     if shape.is_empty() {
-        return Err(refused(bias, sizes));
+        return Err(refused(bias, name, sizes));
     }
     let [batch, head, row, _] = strides;
     Ok(Strides { batch, head, row })
 }
 
-fn refused(bias: &Array, [batch, heads, queries, keys]: [i64; 4]) -> PyErr {
+fn refused(bias: &Array, name: &str, [batch, heads, queries, keys]: [i64; 4]) -> PyErr {
     PyValueError::new_err(format!(
-        "bias has the shape {:?} and strides {:?}; it must be [{batch} or 1, {heads} or 1, {queries} or 1, {keys}] (batch, heads, queries, \
+        "{name} has the shape {:?} and strides {:?}; it must be [{batch} or 1, {heads} or 1, {queries} or 1, {keys}] (batch, heads, queries, \
          keys), the last dimension without gaps, no stride negative",
         bias.shape(),
         bias.strides()

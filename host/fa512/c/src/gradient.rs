@@ -20,6 +20,8 @@ pub struct RawGradient {
     dq_strides: RawStrides,
     dk_strides: RawStrides,
     dv_strides: RawStrides,
+    d_bias: usize,
+    d_bias_strides: RawStrides,
 }
 
 /// The gradient of `problem` at `gradient`, and the addresses of its tensors; `forward` has those of the inputs.
@@ -57,7 +59,14 @@ pub unsafe fn read(
         dk: view(raw.dk_strides, Tensor::DK)?,
         dv: view(raw.dv_strides, Tensor::DV)?,
     };
+    let gradient = Gradient::with(problem, views)?;
+    let d_bias = (raw.d_bias != 0).then_some(raw.d_bias as u64);
+    let RawStrides { batch, head, row } = raw.d_bias_strides;
+    let gradient = match d_bias {
+        Some(_) => gradient.with_bias(Strides { batch, head, row })?,
+        None => gradient,
+    };
     let [o, lse, d_o, dq, dk, dv] = [raw.o, raw.lse, raw.d_o, raw.dq, raw.dk, raw.dv].map(|address| address as u64);
     let forward = Addresses { o, lse: Some(lse), ..forward };
-    Ok((Gradient::with(problem, views)?, BackwardAddresses { forward, d_o, dq, dk, dv }))
+    Ok((gradient, BackwardAddresses { forward, d_o, dq, dk, dv, d_bias }))
 }

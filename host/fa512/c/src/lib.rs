@@ -139,14 +139,23 @@ pub unsafe extern "C" fn fa512_workspace_bytes(problem: *const RawProblem, bytes
 /// The same for its gradients.
 ///
 /// # Safety
-/// As for [`fa512_workspace_bytes`].
+/// As for [`fa512_workspace_bytes`]; `gradient` is null or points to `size` bytes, `size` being its first field.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fa512_backward_workspace_bytes(problem: *const RawProblem, bytes: *mut u64) -> i32 {
+pub unsafe extern "C" fn fa512_backward_workspace_bytes(
+    problem: *const RawProblem,
+    gradient: *const RawGradient,
+    bytes: *mut u64,
+) -> i32 {
     answer(|| {
         // SAFETY: the caller's promise about `problem`.
         let problem = unsafe { problem::read(problem) }?;
         let of_gradient = |problem: &Problem, gpu: &Gpu| {
-            Ok(attention::backward_workspace_bytes(&Gradient::contiguous(*problem)?, gpu)?)
+            let gradient = match gradient.is_null() {
+                true => Gradient::contiguous(*problem)?,
+                // SAFETY: the caller's promise about `gradient`.
+                false => unsafe { gradient::read(gradient, *problem, Addresses::new(0, 0, 0, 0)) }?.0,
+            };
+            Ok(attention::backward_workspace_bytes(&gradient, gpu)?)
         };
         // SAFETY: the caller's promise about `bytes`.
         unsafe { write_bytes(bytes, problem, of_gradient) }

@@ -21,6 +21,7 @@ struct Gradients {
     /// dQ, dK and dV.
     outputs: [CudaSlice<u16>; 3],
     d_o_values: Vec<u16>,
+    d_bias: Option<CudaSlice<u16>>,
     workspace: Option<CudaSlice<u8>>,
 }
 
@@ -51,7 +52,9 @@ impl Gradients {
         let d_o_values = random(case.problem.element(), elements(Tensor::DO), 5);
         let d_o = stream.clone_htod(&d_o_values).unwrap();
         let outputs = OUTPUTS.map(|tensor| stream.clone_htod(&vec![UNTOUCHED; elements(tensor)]).unwrap());
-        Self { case, gradient, d_o, outputs, d_o_values, workspace: None }
+        let untouched = |elements| stream.clone_htod(&vec![UNTOUCHED; elements as usize]).unwrap();
+        let d_bias = gradient.bias_extent().map(untouched);
+        Self { case, gradient, d_o, outputs, d_o_values, d_bias, workspace: None }
     }
 
     /// Computes O and LSE.
@@ -95,7 +98,8 @@ impl Gradients {
         let [dq, dk, dv] = self.outputs.each_ref().map(|slice| address(slice, stream));
         let workspace = self.workspace.as_ref().map(|workspace| address(workspace, stream));
         let forward = Addresses { workspace, ..self.case.addresses() };
-        BackwardAddresses { forward, d_o: address(&self.d_o, stream), dq, dk, dv }
+        let d_bias = self.d_bias.as_ref().map(|slice| address(slice, stream));
+        BackwardAddresses { forward, d_o: address(&self.d_o, stream), dq, dk, dv, d_bias }
     }
 
     fn call(&self, addresses: BackwardAddresses) -> Result<(), Error> {
@@ -106,7 +110,7 @@ impl Gradients {
 
     /// dQ, dK and dV as they are on the GPU.
     fn results(&self) -> [Vec<u16>; 3] {
-        self.case.stream.synchronize().expect("the kernel ran");
+        self.case.stream.synchronize().unwrap_or_else(|error| panic!("{error}: {}", findings()));
         self.outputs.each_ref().map(|slice| self.case.stream.clone_dtoh(slice).unwrap())
     }
 
@@ -143,6 +147,36 @@ impl Gradients {
         }
     }
 
+    /// Requires dBias to be dS in f64, summed where elements are shared.
+    fn check_bias(&self) {
+        let (shape, strides) = (self.case.problem.shape(), self.gradient.bias().expect("it is asked for"));
+        let mut expected = vec![None; self.gradient.bias_extent().unwrap() as usize];
+        let at = |[batch, head, query, key]: [u32; 4]| {
+            let of_head = u64::from(batch) * strides.batch + u64::from(head) * strides.head;
+            (of_head + u64::from(query) * strides.row + u64::from(key)) as usize
+        };
+        for (batch, head) in (0..shape.batch).flat_map(|batch| (0..shape.heads).map(move |head| (batch, head))) {
+            for (query, key) in
+                (0..shape.sequence).flat_map(|query| (0..shape.kv_sequence).map(move |key| (query, key)))
+            {
+                expected[at([batch, head, query, key])] = Some(0.0);
+            }
+        }
+        self.for_each_d_s(|place, ds| *expected[at(place)].as_mut().expect("it is one of all") += ds);
+        let got = self.case.stream.clone_dtoh(self.d_bias.as_ref().unwrap()).unwrap();
+        let largest = expected.iter().flatten().fold(0.0, |largest: f64, value| largest.max(value.abs()));
+        let coarseness = if self.case.problem.element() == Element::F16 { 2e-3 } else { 1.6e-2 };
+        for (index, (&bits, expected)) in got.iter().zip(expected).enumerate() {
+            let Some(expected) = expected else {
+                assert_eq!(bits, UNTOUCHED, "element {index}, between rows of dBias");
+                continue;
+            };
+            let value = decode(self.case.problem.element(), bits);
+            let is_near = (value - expected).abs() <= coarseness * largest.max(0.05);
+            assert!(is_near, "dBias[{index}] is {value}, not {expected}: {:?} {strides:?}", self.case.problem);
+        }
+    }
+
     /// Whether a row is one that an entry of a padded batch does not use.
     fn is_unused(&self, tensor: Tensor, row: u32) -> bool {
         let of_keys = usize::from(tensor != Tensor::DQ);
@@ -153,6 +187,35 @@ impl Gradients {
     /// dQ, dK and dV in f64, contiguous `[B,H,S,D]`.
     fn reference(&self) -> [Vec<f64>; 3] {
         let problem = &self.case.problem;
+        let shape = problem.shape();
+        let columns = shape.head_dim as usize;
+        let mut gradients = OUTPUTS.map(|tensor| {
+            let shape = self.gradient.shape_of(tensor);
+            vec![0.0; (shape.batch * shape.heads * shape.sequence) as usize * columns]
+        });
+        let [dq, dk, dv] = &mut gradients;
+        self.for_each_score(|[batch, head, query, key], rows, Score { p, ds, derivative }| {
+            let ds = problem.scale() * derivative * ds;
+            let kv_head = head / shape.group();
+            let q_first = (((batch * shape.heads + head) * shape.sequence + query) as usize) * columns;
+            let k_first = (((batch * shape.kv_heads + kv_head) * shape.kv_sequence + key) as usize) * columns;
+            for column in 0..columns {
+                dq[q_first + column] += ds * rows.k[column];
+                dk[k_first + column] += ds * rows.q[column];
+                dv[k_first + column] += p * rows.d_o[column];
+            }
+        });
+        gradients
+    }
+
+    /// Calls `use_it` with each batch entry, head, query and key that it attends to, and dS in f64 with respect to what a bias is added to.
+    fn for_each_d_s(&self, mut use_it: impl FnMut([u32; 4], f64)) {
+        self.for_each_score(|place, _, score| use_it(place, score.ds));
+    }
+
+    /// The same with the rows of Q, K and dO, and all that is known of the score.
+    fn for_each_score(&self, mut use_it: impl FnMut([u32; 4], Rows<'_>, Score)) {
+        let problem = &self.case.problem;
         let (shape, views) = (problem.shape(), problem.views());
         let columns = shape.head_dim as usize;
         let row = |values: &[u16], view: View, batch, head, row| -> Vec<f64> {
@@ -161,11 +224,6 @@ impl Gradients {
         };
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let [q_values, k_values, v_values] = self.case.inputs();
-        let mut gradients = OUTPUTS.map(|tensor| {
-            let shape = self.gradient.shape_of(tensor);
-            vec![0.0; (shape.batch * shape.heads * shape.sequence) as usize * columns]
-        });
-        let [dq, dk, dv] = &mut gradients;
         for (batch, head) in (0..shape.batch).flat_map(|batch| (0..shape.heads).map(move |head| (batch, head))) {
             let kv_head = head / shape.group();
             let keys: Vec<_> = (0..shape.kv_sequence).map(|key| row(k_values, views.k, batch, kv_head, key)).collect();
@@ -183,22 +241,29 @@ impl Gradients {
                 let p: Vec<f64> = scores.iter().map(|score| (score - maximum).exp() / sum).collect();
                 let dp: Vec<f64> = attended.clone().map(|key| dot(&d_o, &values[key as usize])).collect();
                 let delta = dot(&p, &dp);
-                for ((key, p), dp) in attended.zip(&p).zip(&dp) {
+                for ((key, &p), dp) in attended.zip(&p).zip(&dp) {
                     let cap = problem.score_mod().softcap;
                     let derivative = cap.map_or(1.0, |cap| 1.0 - (scaled(key) / cap).tanh().powi(2));
-                    let ds = problem.scale() * derivative * p * (dp - delta);
-                    let q_first = (((batch * shape.heads + head) * shape.sequence + query) as usize) * columns;
-                    let k_first = (((batch * shape.kv_heads + kv_head) * shape.kv_sequence + key) as usize) * columns;
-                    for column in 0..columns {
-                        dq[q_first + column] += ds * keys[key as usize][column];
-                        dk[k_first + column] += ds * q[column];
-                        dv[k_first + column] += p * d_o[column];
-                    }
+                    let rows = Rows { q: &q, k: &keys[key as usize], d_o: &d_o };
+                    use_it([batch, head, query, key], rows, Score { p, ds: p * (dp - delta), derivative });
                 }
             }
         }
-        gradients
     }
+}
+
+/// The rows that a score's gradient is multiplied with.
+struct Rows<'a> {
+    q: &'a [f64],
+    k: &'a [f64],
+    d_o: &'a [f64],
+}
+
+/// What is known of a score: its probability, dS before the softcap, and the derivative of the softcap.
+struct Score {
+    p: f64,
+    ds: f64,
+    derivative: f64,
 }
 
 fn problem(shape: Shape, mask: Mask, layout: Layout) -> Problem {
@@ -466,6 +531,40 @@ fn gradients_of_changed_scores_are_right() {
 }
 
 #[test]
+fn gradients_of_a_bias_are_right_whatever_shares_its_elements() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    // Bits of `shared`: batch entries, queries, heads.
+    let of_widths = [(40, 3), (128, 6), (192, 5), (256, 3)];
+    for (head_dim, shared) in (0..8).map(|shared| (64, shared)).chain(of_widths) {
+        let (batch, heads, rows, keys) = (3, 2, if shared & 1 == 0 { 9 } else { 76 }, 70 + shared);
+        let own = |of, stride| if shared & of == 0 { stride } else { 0 };
+        // A gap behind each head.
+        let of_head = rows * keys + 1;
+        let strides = Strides { batch: own(1, heads * of_head), head: own(4, of_head), row: own(2, keys) };
+        let bias = Strides { batch: 0, head: rows * keys, row: keys };
+        let element = if shared % 3 == 0 { Element::Bf16 } else { Element::F16 };
+        let changes = ScoreMod { bias: Some(bias), softcap: (shared == 5).then_some(2.0), ..ScoreMod::NONE };
+        let shape = Shape::new(batch, heads as u32, rows as u32).with_kv_heads(1).with_kv_sequence(keys as u32);
+        let mask = if shared == 6 { Mask::Causal } else { Mask::Full };
+        let problem = problem(shape.with_head_dim(head_dim), mask, Layout::Bhsd).with_element(element);
+        let case = Case::new(problem.with_score_mod(changes).unwrap(), &stream);
+        let gradient = Gradient::new(case.problem).unwrap().with_bias(strides).unwrap();
+        let gradients = Gradients::of(case, gradient);
+        // With a workspace, sums have parts.
+        let gradients = if shared % 2 == 0 { gradients } else { gradients.by_sums() };
+        if gradients.comes_again() {
+            continue;
+        }
+        gradients.forward();
+        gradients.call(gradients.addresses()).unwrap();
+        gradients.check();
+        gradients.check_bias();
+        assert_eq!(findings(), "", "{:?}", gradients.case.problem);
+    }
+}
+
+#[test]
 fn gradients_of_packed_sequences_are_right_and_0_outside() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
@@ -541,6 +640,7 @@ fn wrong_addresses_are_refused_before_anything_is_launched() {
         (BackwardAddresses { forward: Addresses { lse: Some(good.dk), ..good.forward }, ..good }, "dK at"),
         (BackwardAddresses { forward: Addresses { lse: None, ..good.forward }, ..good }, "LSE"),
         (BackwardAddresses { dv: good.dv + 16, ..good }, "dV"),
+        (BackwardAddresses { d_bias: Some(good.dv), ..good }, "dBias"),
     ] {
         let error = gradients.call(addresses).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");

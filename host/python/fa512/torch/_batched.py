@@ -54,7 +54,7 @@ from ._scores import (
 )
 
 _LIMITS = f"{OPTIONS}, {ALIGN}"
-define("attention", f"{_LIMITS}, {SCORES}, {BIAS}, {DETERMINISTIC}", f"{CHANGING}, {_LIMITS}, {SOFTCAP}, {DETERMINISTIC}")
+define("attention", f"{_LIMITS}, {SCORES}, {BIAS}, {DETERMINISTIC}", f"{CHANGING}, {_LIMITS}, {SOFTCAP}, {DETERMINISTIC}", True)
 
 
 def why_not(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
@@ -186,7 +186,31 @@ def flash_backward(
     return tuple(gradient.transpose(1, 2) for gradient in gradients)  # type: ignore[return-value]
 
 
-implement("attention", forward_cuda, forward_with_lse_cuda, _backward)
+def _bias_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    alibi_slopes: Optional[Tensor],
+    bias: Tensor,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+    align: str = TOP_LEFT,
+    softcap: Optional[float] = None,
+    deterministic: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The same with dBias, always by fa512's own backward."""
+    options = {"causal": is_causal, "scale": scale, "window": (window_left, window_right), "align": align, "softcap": softcap}
+    tensors = {"alibi_slopes": alibi_slopes, "bias": bias, "dbias": _own_backward.new_dbias(bias)}
+    made = _own_backward.of_batch(grad, query, key, value, out, lse, **options, **tensors)
+    return *made, tensors["dbias"]
+
+
+implement("attention", forward_cuda, forward_with_lse_cuda, _backward, _bias_backward=_bias_backward)
 
 
 # Fake implementations: outputs without computation.
@@ -218,13 +242,6 @@ register_fakes("attention", _why_not_arguments, new_out, _new_lse, new_gradient)
 # Gradients.
 
 
-def why_no_gradient(bias: Optional[Tensor]) -> Optional[str]:
-    """The reason why no backward computes a gradient with this bias; None if one does."""
-    if bias is not None and bias.requires_grad:
-        return "the gradient of bias is required, which no backward here computes; pass bias.detach()"
-    return None
-
-
 def _can_pytorch(query: Tensor, key: Tensor, limits: tuple[Any, ...], scores: tuple[Any, ...]) -> bool:
     """Whether PyTorch's backward computes the gradient."""
     return are_unchanged(*scores) and _has_limits_of_pytorch(query.shape[2], key.shape[2], *limits)
@@ -249,13 +266,10 @@ def _has_limits_of_pytorch(
 
 def _keep(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Kept:
     asked = Options(*options)
-    reason = why_no_gradient(asked.bias)
-    if reason is not None:
-        raise ValueError(reason)
     return Kept((asked.alibi_slopes, asked.bias), asked.of_backward())
 
 
-_record, *_through_autograd = register_autograd("attention", _keep, forward_with_lse_cuda, _backward)
+_record, *_through_autograd = register_autograd("attention", _keep, forward_with_lse_cuda, _backward, _bias_backward)
 
 
 def _recorder(rows: int, record: Callable[..., Any], by_nodes: Callable[..., Any]) -> Callable[..., Any]:
@@ -276,7 +290,7 @@ def _recorder(rows: int, record: Callable[..., Any], by_nodes: Callable[..., Any
         bias: Optional[Tensor] = None,
         deterministic: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        if _recorded.can_keep(query, alibi_slopes, bias):
+        if _recorded.can_keep(query, alibi_slopes):
             changes = (bias, alibi_slopes, None)
             return _recorded.keep(form, query, key, value, changes, is_causal, scale, left, right, align, softcap)
         limits, scores = (is_causal, scale, left, right), (softcap, alibi_slopes, bias)
@@ -366,7 +380,7 @@ def attention(
 
     With s = scale · q·k, scores are softcap · tanh(s / softcap), minus slope · |i - j| with `alibi_slopes` (float32 [heads] or
     [batch, heads]), plus `bias` of the type of `query` and shape [batch, heads, queries, keys], where all dimensions but the last may be 1 or
-    missing. The bias has no gradient.
+    missing. The bias gets a gradient, in which what shares an element is added up.
 
     The result is contiguous, and has the memory order of `query`: batch, sequence, heads or batch, heads, sequence. LSE, float32
     [batch, heads, sequence], has no gradient.
@@ -406,7 +420,7 @@ def scaled_dot_product_attention(
     """`torch.nn.functional.scaled_dot_product_attention` for float16 or bfloat16 tensors [batch, heads, sequence, head size].
 
     With `enable_gqa`, `key` and `value` may have fewer heads. They may have another sequence length; `is_causal` then aligns the first query
-    with the first key. `attn_mask` is boolean, or has the type of `query` and is added to scores; it has no gradient. An unsupported
+    with the first key. `attn_mask` is boolean, or has the type of `query` and is added to scores. An unsupported
     argument is an error that names it.
     """
     if attn_mask is None is scale and type(dropout_p) is float and not dropout_p and type(is_causal) is type(enable_gqa) is bool:

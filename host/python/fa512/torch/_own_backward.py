@@ -27,7 +27,8 @@ def new_gradient(tensor: Tensor) -> Tensor:
 def of_batch(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """dQ, dK and dV of a batch; `options` are those of the forward pass. Long sequences take a workspace from PyTorch's allocator."""
+    """dQ, dK and dV of a batch; `options` are those of the forward pass, and `dbias`, a tensor for dBias, if it is needed. Long sequences and sums
+    of dBias take a workspace from PyTorch's allocator."""
 
     def allocate(size: int) -> Tensor:
         return torch.empty(size, dtype=torch.uint8, device=query.device)
@@ -35,6 +36,11 @@ def of_batch(
     options["allocate"] = allocate
     made = (new_gradient(query), new_gradient(key), new_gradient(value))
     return _by(_native.attention_backward, made, grad, query, key, value, out, lse, **options)
+
+
+def new_dbias(bias: Tensor) -> Tensor:
+    """A tensor for dBias: of what a bias has one element for, all gradients are added up."""
+    return torch.empty(bias.shape, dtype=bias.dtype, device=bias.device)
 
 
 def of_packed(
@@ -80,6 +86,8 @@ def _by(
     except (ValueError, BufferError):
         # To ask before takes longer than most of the call.
         if 0 in (query.numel(), key.numel()) or any(bounds.numel() < 2 for bounds in lengths):
+            if options.get("dbias") is not None:
+                options["dbias"].zero_()
             return tuple(gradient.zero_() for gradient in gradients)  # type: ignore[return-value]
         # Rows of a gradient may lie as kernels do not read them, or have no memory.
         grad = grad.clone(memory_format=torch.contiguous_format).resolve_neg()

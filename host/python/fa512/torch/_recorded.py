@@ -20,7 +20,7 @@ from torch import Tensor
 
 from .. import _native
 from ._library import BOTTOM_RIGHT, TOP_LEFT
-from ._own_backward import FASTER_HEAD_DIM, is_faster, of_batch, of_packed, of_padded
+from ._own_backward import FASTER_HEAD_DIM, is_faster, new_dbias, of_batch, of_packed, of_padded
 
 _random: dict[tuple[torch.device, bool], Tensor] = {}
 _numbers: dict[torch.device, Tensor] = {}
@@ -171,15 +171,17 @@ def _of_flash_backward(
     return _gradients(tensors, (cum_seq_q, cum_seq_k), form, max_q, True, others, None, **options)
 
 
-def _by_python(handles: list[Any], options: dict[str, Any]) -> tuple[Any, ...]:
-    """Handles of dQ, dK and dV, for a kernel in C that refuses its call: of dO, Q, K, V, O and LSE, with its other arguments by name."""
+def _by_python(handles: list[Any], options: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
+    """Handles of dQ, dK and dV, and of dBias if it is needed, for a kernel in C that refuses its call: of dO, Q, K, V, O and LSE, with its other arguments by name."""
     names = ("alibi_slopes", "bias")
     optional = (*options.pop("lengths"), *(options.pop(name) for name in names))
     given = iter(_tensors([*handles, *(handle for handle in optional if handle is not None)]))
     grad, query, key, value, out, lse = (next(given) for _ in handles)
     lengths_q, lengths_k, *changes = (None if handle is None else next(given) for handle in optional)
     options = {**options, **dict(zip(names, changes))}
-    return tuple(map(_handle, _gradients((grad, query, key, value, out, lse), (lengths_q, lengths_k), **options)))
+    dbias = new_dbias(options["bias"]) if options.pop("needs_bias") else None
+    made = _gradients((grad, query, key, value, out, lse), (lengths_q, lengths_k), dbias=dbias, **options)
+    return tuple(map(_handle, made)), None if dbias is None else _handle(dbias)
 
 
 def _gradients(
@@ -190,9 +192,10 @@ def _gradients(
     is_bottom_right: bool,
     has_others: bool,
     bias: Optional[Tensor],
+    dbias: Optional[Tensor] = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """dQ, dK and dV of dO, Q, K, V, O and LSE, of which `lengths` are as for `keep`."""
+    """dQ, dK and dV of dO, Q, K, V, O and LSE, of which `lengths` are as for `keep`; dBias goes to `dbias`."""
     if has_others:
         raise ValueError("fa512: the backward has an argument, such as dropout, that the forward pass had not")
     options["align"] = BOTTOM_RIGHT if is_bottom_right else TOP_LEFT
@@ -203,7 +206,7 @@ def _gradients(
         assert of_queries is not None
         of_keys = None if of_keys is of_queries else of_keys
         return of_packed(*tensors, of_queries, cu_seqlens_k=of_keys, max_seqlen=longest, **options)
-    return of_batch(*tensors, layout=form, bias=bias, **options)
+    return of_batch(*tensors, layout=form, bias=bias, dbias=dbias, **options)
 
 
 _KERNELS = {
@@ -288,9 +291,9 @@ def can_record(query: Tensor, needs_own: bool) -> bool:
     return IS_POSSIBLE and (not needs_own or _is_own(query)) and not (IS_OWN and _has_hooks())
 
 
-def can_keep(query: Tensor, alibi_slopes: Optional[Tensor], bias: Optional[Tensor] = None) -> bool:
-    """Whether `keep` records this gradient, of no tensor that changes the scores."""
-    if alibi_slopes is not None and alibi_slopes.requires_grad or bias is not None and bias.requires_grad:
+def can_keep(query: Tensor, alibi_slopes: Optional[Tensor]) -> bool:
+    """Whether `keep` records this gradient, of no slopes."""
+    if alibi_slopes is not None and alibi_slopes.requires_grad:
         return False
     return IS_KEPT and query.shape[-1] <= FASTER_HEAD_DIM and not _has_hooks()
 

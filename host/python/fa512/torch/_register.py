@@ -15,6 +15,8 @@ from ._library import BELOW_AUTOCAST, LIBRARY, TAGS, can_shard_heads, cast, need
 from ._scores import placement, tensors_of
 
 _INPUTS = "Tensor query, Tensor key, Tensor value"
+BIAS_OF_BACKWARD = 7
+"""Which argument of a backward that also returns dBias is the bias."""
 
 
 def new_like(tensor: Tensor) -> Tensor:
@@ -22,20 +24,25 @@ def new_like(tensor: Tensor) -> Tensor:
     return tensor.new_empty(tensor.shape)
 
 
-def define(name: str, options: str, of_backward: str) -> None:
-    """The operators `name`, `name`_with_lse and `name`_backward; `options` are their arguments after the tensors."""
+def define(name: str, options: str, of_backward: str, has_bias: bool = False) -> None:
+    """The operators `name`, `name`_with_lse and `name`_backward, and `name`_bias_backward, which also returns dBias, if there may be a bias.
+    `options` are their arguments after the tensors."""
+    gradients = "Tensor, Tensor, Tensor"
     schemas = {
         name: f"({_INPUTS}, {options}) -> Tensor",
         f"{name}_with_lse": f"({_INPUTS}, {options}) -> (Tensor, Tensor)",
-        f"{name}_backward": f"(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {of_backward}) -> (Tensor, Tensor, Tensor)",
+        f"{name}_backward": f"(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {of_backward}) -> ({gradients})",
     }
+    if has_bias:
+        schemas[f"{name}_bias_backward"] = schemas[f"{name}_backward"].replace(gradients, f"{gradients}, Tensor")
     for each, schema in schemas.items():
         LIBRARY.define(each + schema, tags=TAGS)
 
 
-def implement(name: str, forward: Callable, with_lse: Callable, backward: Callable) -> None:
-    """Registers the kernels of these operators."""
-    for each, kernel in {name: forward, f"{name}_with_lse": with_lse, f"{name}_backward": backward}.items():
+def implement(name: str, forward: Callable, with_lse: Callable, backward: Callable, **others: Callable) -> None:
+    """Registers the kernels of these operators; `others` by what follows the name."""
+    ends = {"": forward, "_with_lse": with_lse, "_backward": backward, **others}
+    for each, kernel in ((name + end, kernel) for end, kernel in ends.items()):
         LIBRARY.impl(each, kernel, "CUDA")
         LIBRARY.impl(each, refuse_cpu, "CPU")
 
@@ -88,8 +95,13 @@ def register_fakes(
     def backward(grad: Tensor, *others: Any) -> tuple[Tensor, ...]:
         return tuple(new_gradient(tensor) for tensor in others[:3])
 
-    for each, fake in {name: forward, f"{name}_with_lse": with_lse, f"{name}_backward": backward}.items():
-        torch.library.register_fake(f"fa512::{each}", fake, lib=LIBRARY)
+    def bias_backward(grad: Tensor, *others: Any) -> tuple[Tensor, ...]:
+        return *backward(grad, *others), new_like(others[BIAS_OF_BACKWARD - 1])
+
+    fakes = {"": forward, "_with_lse": with_lse, "_backward": backward, "_bias_backward": bias_backward}
+    for end, fake in fakes.items():
+        if hasattr(torch.ops.fa512, name + end):
+            torch.library.register_fake(f"fa512::{name}{end}", fake, lib=LIBRARY)
 
 
 class Kept(NamedTuple):
@@ -100,17 +112,19 @@ class Kept(NamedTuple):
 
 
 def register_autograd(
-    name: str, keep: Callable[..., Kept], with_lse: Callable, backward: Callable
+    name: str, keep: Callable[..., Kept], with_lse: Callable, backward: Callable, bias_backward: Optional[Callable] = None
 ) -> tuple[Callable, Callable, Callable]:
     """`with_lse` with the gradient `backward`: kernels, without PyTorch's dispatcher; and through it, `name` and `name`_with_lse with the gradient
-    `name`_backward, which has no derivative itself. `keep` gets the operator's arguments, and refuses those of which there is no gradient."""
+    `name`_backward, which has no derivative itself. `keep` gets the operator's arguments."""
     operators = torch.ops.fa512
     forward, below, of_gradient = (getattr(operators, f"{name}{end}").default for end in ("", "_with_lse", "_backward"))
 
     def below_autograd(*arguments: Any) -> tuple[Tensor, Tensor]:
         return _in_function(below, *arguments)
 
-    record = _record(below_autograd, of_gradient, keep).apply
+    names = [argument.name for argument in forward._schema.arguments]
+    of_bias: Any = None if bias_backward is None else getattr(operators, f"{name}_bias_backward").default
+    record = _record(below_autograd, (of_gradient, of_bias), keep, names).apply
 
     def forward_autograd(*arguments: Any) -> Tensor:
         """Computes LSE too if a gradient will be needed."""
@@ -129,13 +143,27 @@ def register_autograd(
         refuse_tangents(name, tensors_of(arguments))
         return _at_one_level(_Gradients.apply, name, of_gradient, *arguments)
 
-    def unobserved_backward(*arguments: Any) -> tuple[Tensor, ...]:
-        """`backward`, or its operator where a derivative is recorded, which is an error, or the gradient is of a function transform."""
-        is_transformed = _functorch.peek_interpreter_stack() is not None or _functorch.is_legacy_batchedtensor(arguments[0])
-        return (of_gradient if is_transformed or torch.is_grad_enabled() else backward)(*arguments)
+    def bias_backward_autograd(*arguments: Any) -> tuple[Tensor, ...]:
+        refuse_tangents(name, tensors_of(arguments))
+        return _at_one_level(_Gradients.apply, name, of_bias, *arguments)
 
     LIBRARY.impl(f"{name}_backward", backward_autograd, "Autograd")
-    return _record(with_lse, unobserved_backward, keep).apply, forward_autograd, with_lse_autograd
+    unobserved = _unobserved(backward, of_gradient)
+    if bias_backward is None:
+        return _record(with_lse, (unobserved, None), keep, names).apply, forward_autograd, with_lse_autograd
+    LIBRARY.impl(f"{name}_bias_backward", bias_backward_autograd, "Autograd")
+    backwards = (unobserved, _unobserved(bias_backward, of_bias))
+    return _record(with_lse, backwards, keep, names).apply, forward_autograd, with_lse_autograd
+
+
+def _unobserved(backward: Callable, operator: Callable) -> Callable:
+    """`backward`, or its operator where a derivative is recorded, which is an error, or the gradient is of a function transform."""
+
+    def unobserved(*arguments: Any) -> tuple[Tensor, ...]:
+        is_transformed = _functorch.peek_interpreter_stack() is not None or _functorch.is_legacy_batchedtensor(arguments[0])
+        return (operator if is_transformed or torch.is_grad_enabled() else backward)(*arguments)
+
+    return unobserved
 
 
 def _below_autograd(operator: Callable, *arguments: Any) -> Any:
@@ -171,12 +199,21 @@ def refuse_tangents(name: str, tensors: list[Tensor]) -> None:
         raise NotImplementedError(f"{found}; use a backward, or PyTorch's attention")
 
 
-def _record(with_lse: Callable, backward: Callable, keep: Callable[..., Kept]) -> Any:
-    """`with_lse` with the gradient `backward`, as a function of autograd."""
+def _record(
+    with_lse: Callable, backwards: tuple[Callable, Optional[Callable]], keep: Callable[..., Kept], names: list[str]
+) -> Any:
+    """`with_lse` with the gradient of the first of `backwards`, as a function of autograd; of the second, if dBias is needed. `names` are those of
+    its arguments."""
+    backward, bias_backward = backwards
+    of_bias = names.index("bias") if bias_backward is not None else None
 
     class Attention(_SingleLevelFunction):
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
+            for place, is_needed in enumerate(ctx.needs_input_grad[3:], 3):
+                if is_needed and place != of_bias:
+                    name = names[place]
+                    raise ValueError(f"the gradient of {name} is required, which no backward here computes; pass {name}.detach()")
             lengths, ctx.options = keep(*arguments)
             out, lse = with_lse(*arguments)
             ctx.inputs = len(arguments)
@@ -187,8 +224,15 @@ def _record(with_lse: Callable, backward: Callable, keep: Callable[..., Kept]) -
 
         @staticmethod
         def backward(ctx: Any, grad: Optional[Tensor], _: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
-            gradients = (None,) * 3 if grad is None else backward(grad, *ctx.saved_tensors, *ctx.options)
-            return (*gradients, *(None,) * (ctx.inputs - 3))
+            made: list[Optional[Tensor]] = [None] * ctx.inputs
+            if grad is None:
+                return tuple(made)
+            given = (grad, *ctx.saved_tensors, *ctx.options)
+            if bias_backward is not None and of_bias is not None and of_bias < ctx.inputs and ctx.needs_input_grad[of_bias]:
+                *made[:3], made[of_bias] = bias_backward(*given)
+            else:
+                made[:3] = backward(*given)
+            return tuple(made)
 
     return Attention
 
@@ -210,7 +254,9 @@ def register_vmap(name: str) -> None:
     """Has `torch.func.vmap` compute each entry by itself."""
     if not hasattr(torch.library, "register_vmap"):
         return  # Then PyTorch does the same, with a warning.
-    for each in (name, f"{name}_with_lse", f"{name}_backward"):
+    for each in (name + end for end in ("", "_with_lse", "_backward", "_bias_backward")):
+        if not hasattr(torch.ops.fa512, each):
+            continue
         operator = getattr(torch.ops.fa512, each).default
 
         def of_entries(info: Any, dimensions: tuple[Optional[int], ...], *arguments: Any, operator: Any = operator) -> Any:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from .._arguments import MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP
-from ._library import needs_gradient
 
 SCORES = "float? softcap=None, Tensor? alibi_slopes=None"
 """What every operator takes of them behind its other options; None is none."""
@@ -95,8 +94,6 @@ def bias_of_mask(mask: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Ten
         raise ValueError(
             f"attn_mask is {mask.dtype} and query {query.dtype}; a mask must be boolean, or a bias of the type of query"
         )
-    if needs_gradient(mask):
-        raise ValueError("the gradient of attn_mask is required, which is not supported; pass attn_mask.detach()")
     if mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, float("-inf"))
     if mask.dim() > 0 and mask.shape[-1] == 1:

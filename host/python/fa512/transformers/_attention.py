@@ -12,7 +12,7 @@ from transformers.utils.import_utils import is_tracing
 from .. import torch as _operators
 from ..torch import _batched
 from ..torch import _packed as _varlen
-from ..torch._library import BOTTOM_RIGHT, needs_gradient
+from ..torch._library import BOTTOM_RIGHT
 from ..torch._scores import why_not_scores
 from . import _by_pytorch, _masks
 from ._by_pytorch import is_given
@@ -166,9 +166,7 @@ def _attempt(
 def _why_not_batched(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Optional[str]:
     q, k, v = map(_cast_by_autocast, (query, key, value))
     asked = _batched.Options(*options)
-    reason = _operators.why_not_here(q, k, v) or why_not_scores(q, k, *asked.scores())
-    bias = [] if asked.bias is None else [asked.bias]
-    return reason or (_batched.why_no_gradient(asked.bias) if needs_gradient(q, k, v, *bias) else None)
+    return _operators.why_not_here(q, k, v) or why_not_scores(q, k, *asked.scores())
 
 
 def _why_not_varlen(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Optional[str]:

@@ -10,9 +10,10 @@ use attention::{Addresses, Alignment, BackwardAddresses, Gradient, GradientViews
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
-use super::call::{Call, Changes, Kept};
+use super::call::{Asked, Call, Changes, Kept};
 use super::tensor::{Order, Read, Tensor};
 use super::{Torch, torch, truth};
+use crate::scores::strides_of;
 
 /// A call of a backward.
 struct Backward {
@@ -21,10 +22,12 @@ struct Backward {
     d_o: Tensor,
     o: Tensor,
     lse: Tensor,
+    /// Whether dBias is needed.
+    needs_bias: bool,
 }
 
-/// dQ, dK and dV.
-type Gradients = [Tensor; 3];
+/// dQ, dK and dV, and dBias if it is needed.
+type Gradients = ([Tensor; 3], Option<Tensor>);
 
 impl Torch {
     /// Computes the gradients here or, if they are refused, in Python; the error of the latter. PyTorch calls without the GIL: the driver
@@ -37,7 +40,7 @@ impl Torch {
         }
     }
 
-    fn attempt_backward(&'static self, Backward { call, d_o, o, lse, .. }: &Backward) -> Option<Gradients> {
+    fn attempt_backward(&'static self, Backward { call, d_o, o, lse, needs_bias }: &Backward) -> Option<Gradients> {
         let asked = self.asked(call)?;
         let (order, q) = (call.order, &asked.q);
         let (d_o, o, lse) = (d_o.read()?, o.read()?, lse.read()?);
@@ -62,8 +65,13 @@ impl Torch {
         let views =
             GradientViews { d_o: order.view(&d_o)?, dq: order.view(&dq)?, dk: order.view(&dk)?, dv: order.view(&dv)? };
         let gradient = Gradient::with(problem, views).ok()?;
+        let d_bias = if *needs_bias { Some(self.new_like(&call.changes.bias.as_ref()?.read()?, true)?) } else { None };
+        let (gradient, to_bias) = match &d_bias {
+            Some(d_bias) => self.with_bias(gradient, &asked, &d_bias.read()?)?,
+            None => (gradient, None),
+        };
         let [d_o, dq, dk, dv] = [d_o, dq, dk, dv].map(|tensor| tensor.address);
-        let mut addresses = BackwardAddresses { forward, d_o, dq, dk, dv };
+        let mut addresses = BackwardAddresses { forward, d_o, dq, dk, dv, d_bias: to_bias };
         self.on_stream(q.gpu, |stream, options, gpu| {
             // Freed when the launch is queued: PyTorch gives the memory to later work on the same stream.
             let workspace = match attention::backward_workspace_bytes(&gradient, gpu).ok()? {
@@ -76,7 +84,15 @@ impl Torch {
             // SAFETY: as `on_stream` says.
             unsafe { attention::backward_with(&gradient, addresses, stream, options) }.ok()
         })?;
-        Some(gradients)
+        Some((gradients, d_bias))
+    }
+
+    /// `gradient` with the dBias that is stored to a tensor, and its address.
+    fn with_bias(&self, gradient: Gradient, asked: &Asked, d_bias: &Read) -> Option<(Gradient, Option<u64>)> {
+        let [batch, heads, rows, _] = asked.of_q;
+        let scores = [batch, heads, rows, asked.of_k[2]];
+        let strides = strides_of(&self.array(d_bias)?, "dbias", scores, &self.array(&asked.q)?).ok()?;
+        Some((gradient.with_bias(strides).ok()?, Some(d_bias.address)))
     }
 
     /// Whether this is LSE of a Q of these sizes, without gaps.
@@ -91,7 +107,10 @@ impl Torch {
     }
 
     /// The gradients by Python; its error, or why it was not called.
-    fn backward_in_python(&'static self, Backward { call, d_o, o, lse }: &Backward) -> Result<Gradients, String> {
+    fn backward_in_python(
+        &'static self,
+        Backward { call, d_o, o, lse, needs_bias }: &Backward,
+    ) -> Result<Gradients, String> {
         let attempt = |py: Python<'_>| -> PyResult<Gradients> {
             let own = self.own.as_ref().expect("a kernel of this backward is registered with it");
             let given = |tensor: &Tensor| self.capsule(py, tensor);
@@ -113,12 +132,16 @@ impl Torch {
             options.set_item("alibi_slopes", slopes?)?;
             options.set_item("bias", bias?)?;
             options.set_item("has_others", call.has_others)?;
-            let made: [Bound<'_, PyCapsule>; 3] = own.backward.bind(py).call1((tensors, options))?.extract()?;
+            options.set_item("needs_bias", needs_bias)?;
+            type Made<'py> = ([Bound<'py, PyCapsule>; 3], Option<Bound<'py, PyCapsule>>);
+            let (made, d_bias): Made<'_> = own.backward.bind(py).call1((tensors, options))?.extract()?;
+            let tensor = |handle: NonNull<_>| Tensor { call: &self.call, handle: handle.as_ptr() };
             let mut handles = [NonNull::dangling(); 3];
             for (handle, capsule) in handles.iter_mut().zip(&made) {
                 *handle = capsule.pointer_checked(None)?;
             }
-            Ok(handles.map(|handle| Tensor { call: &self.call, handle: handle.as_ptr() }))
+            let d_bias = d_bias.map(|capsule| capsule.pointer_checked(None)).transpose()?;
+            Ok((handles.map(tensor), d_bias.map(tensor)))
         };
         let attempt = || Python::try_attach(|py| attempt(py).map_err(|error| error.to_string()));
         let outcome = catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|_| Some(Err("it panicked".to_owned())));
@@ -139,7 +162,7 @@ impl Torch {
     /// The stack has room for three values.
     unsafe fn finish(&self, stack: *mut u64, outcome: Result<Gradients, String>) {
         match outcome {
-            Ok(gradients) => {
+            Ok((gradients, _)) => {
                 let values = gradients.map(|gradient| self.value(Some(gradient)));
                 // SAFETY: passed on to the caller.
                 unsafe { stack.cast::<[u64; 3]>().write(values) }
@@ -187,7 +210,7 @@ pub unsafe extern "C-unwind" fn of_sdpa(stack: *mut u64, _: u64, _: u64) {
         )
     };
     let call = Call::of_batch([q, k, v], Order::Bhsd, Alignment::BottomRight, is_causal, scale, dropout);
-    let outcome = torch.backward(&Backward { call, d_o, o, lse });
+    let outcome = torch.backward(&Backward { call, d_o, o, lse, needs_bias: false });
     // SAFETY: by the contract of this function.
     unsafe { torch.finish(stack, outcome) }
 }
@@ -216,7 +239,7 @@ pub unsafe extern "C-unwind" fn of_flash(stack: *mut u64, _: u64, _: u64) {
         sides: [left, right].map(|side| side.map(|side| side as i64)),
         ..Call::of_batch([q, k, v], order, Alignment::BottomRight, is_causal, scale, dropout)
     };
-    let outcome = torch.backward(&Backward { call, d_o, o, lse });
+    let outcome = torch.backward(&Backward { call, d_o, o, lse, needs_bias: false });
     // SAFETY: by the contract of this function.
     unsafe { torch.finish(stack, outcome) }
 }
@@ -260,11 +283,11 @@ pub unsafe extern "C-unwind" fn of_kept(stack: *mut u64, _: u64, _: u64) {
     };
     let kept = Kept { bits, softcap: f64::from_bits(softcap), sides: [left as i64, right as i64] };
     let mut call = Call::of_kept(kept, [q, k, v], [bias, of_q, of_k], scale);
-    call.has_others |= truth(needs_bias) || rest.iter().any(Option::is_some);
-    let outcome = torch.backward(&Backward { call, d_o, o, lse });
-    if outcome.is_ok() {
+    call.has_others |= rest.iter().any(Option::is_some);
+    let mut outcome = torch.backward(&Backward { call, d_o, o, lse, needs_bias: truth(needs_bias) });
+    if let Ok((_, d_bias)) = &mut outcome {
         // SAFETY: there is room for four results, of which the last is the gradient of a bias.
-        unsafe { stack.add(3).write(torch.value(None)) }
+        unsafe { stack.add(3).write(torch.value(d_bias.take())) }
     }
     // SAFETY: by the contract of this function.
     unsafe { torch.finish(stack, outcome) }

@@ -227,14 +227,14 @@ impl Torch {
         let scores = [batch, heads, rows, asked.of_k[2]];
         let alibi =
             slopes.as_ref().map(|slopes| slopes_of(slopes, heads, (entries, "entries"), &q)).transpose().ok()?;
-        let strides = bias.as_ref().map(|bias| strides_of(bias, scores, &q)).transpose().ok()?;
+        let strides = bias.as_ref().map(|bias| strides_of(bias, "bias", scores, &q)).transpose().ok()?;
         let problem = problem.with_score_mod(ScoreMod { softcap: *softcap, alibi, bias: strides }).ok()?;
         let [alibi_slopes, bias] = [slopes, bias].map(|array| array.map(|array| array.address));
         Some((problem, Addresses { alibi_slopes, bias, ..addresses }))
     }
 
     /// A tensor as the argument of a function in Python.
-    fn array(&self, tensor: &Read) -> Option<Array> {
+    pub fn array(&self, tensor: &Read) -> Option<Array> {
         let Read { address, dtype, gpu, rank, ref sizes, ref strides } = *tensor;
         let element = match self.element(dtype) {
             Some(Element::F16) => HALF,

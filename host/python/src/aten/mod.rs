@@ -148,9 +148,9 @@ impl Torch {
     fn new_like(&'static self, tensor: &Read, is_in_order: bool) -> Option<Tensor> {
         let Read { rank, sizes, strides, dtype, gpu, .. } = tensor;
         let strides = match rank {
-            3 => [sizes[1] * sizes[2], sizes[2], 1, 0],
-            _ if is_in_order => dense_strides(*sizes, &[0; 4]),
-            _ => dense_strides(*sizes, strides),
+            4 if !is_in_order => dense_strides(*sizes, strides),
+            // Beyond the rank, sizes are 0.
+            _ => std::array::from_fn(|place| sizes[..*rank].iter().skip(place + 1).product()),
         };
         self.empty(&sizes[..*rank], &strides[..*rank], *dtype, *gpu)
     }

@@ -107,7 +107,16 @@ def _forward(query, key, value, *options):
 
 
 def own_gradients(grad, query, key, value, *options):
-    """What fa512's own backward computes, of scores that may be changed."""
+    """dQ, dK and dV as fa512's own backward computes them, of scores that may be changed."""
+    return _own_gradients(grad, query, key, value, *options)[0]
+
+
+def own_dbias(bias, *arguments):
+    """dBias of a bias, likewise."""
+    return _own_gradients(*arguments)[1].sum_to_size(bias.shape).to(bias.dtype)
+
+
+def _own_gradients(grad, query, key, value, *options):
     keys, values = _for_each_head(query, key, value)
     scores = _scores(query, keys, *options)
     # A query that sees nothing has zeros, and no gradient.
@@ -115,10 +124,12 @@ def own_gradients(grad, query, key, value, *options):
     weights = scores.masked_fill(sees_nothing, 0.0).softmax(-1).masked_fill(sees_nothing, 0.0)
     grad, scale, softcap = grad.double(), _factor(query, options[1]), options[5]
     of_weights = grad @ values.transpose(-1, -2)
-    of_scores = weights * (of_weights - (weights * of_weights).sum(-1, keepdim=True)) * scale
+    dbias = weights * (of_weights - (weights * of_weights).sum(-1, keepdim=True))
+    of_scores = dbias * scale
     if softcap is not None:
         of_scores = of_scores * (1 - (query.double() @ keys.transpose(-1, -2) * scale / softcap).tanh() ** 2)
-    return _like((of_scores @ keys, of_scores.transpose(-1, -2) @ query.double(), weights.transpose(-1, -2) @ grad), (query, key, value))
+    gradients = (of_scores @ keys, of_scores.transpose(-1, -2) @ query.double(), weights.transpose(-1, -2) @ grad)
+    return _like(gradients, (query, key, value)), dbias
 
 
 def _require_work(grad, *tensors):
@@ -131,7 +142,7 @@ def _require_work(grad, *tensors):
 
 def native_backward(
     grad, q, k, v, out, lse, dq, dk, dv, *, causal=False, window=None, align="top-left", scale=None, softcap=None,
-    alibi_slopes=None, bias=None, layout="bhsd", allocate=None,
+    alibi_slopes=None, bias=None, dbias=None, layout="bhsd", allocate=None,
 ):  # fmt: skip
     """`fa512._native.attention_backward`. Of every length, it allocates a workspace."""
     _require_work(grad, q, k)
@@ -141,7 +152,10 @@ def native_backward(
     if layout == "bshd":
         grad, q, k, v, dq, dk, dv = (tensor.transpose(1, 2) for tensor in (grad, q, k, v, dq, dk, dv))
     assert lse.shape == q.shape[:3] and lse.is_contiguous()
-    gradients = own_gradients(grad, q, k, v, causal, scale, *(window or (None, None)), align, softcap, alibi_slopes, bias)
+    arguments = (grad, q, k, v, causal, scale, *(window or (None, None)), align, softcap, alibi_slopes, bias)
+    gradients = own_gradients(*arguments)
+    if dbias is not None:
+        dbias.copy_(own_dbias(bias, *arguments))
     for place, gradient in zip((dq, dk, dv), gradients):
         place.copy_(gradient)
 
@@ -313,3 +327,5 @@ def install():
     _library.impl("attention_with_lse", _with_lse, "CPU", allow_override=True)
     backward = _noted("attention_backward", _batched._backward)
     _library.impl("attention_backward", backward, "CPU", allow_override=True)
+    bias_backward = _noted("attention_bias_backward", _batched._bias_backward)
+    _library.impl("attention_bias_backward", bias_backward, "CPU", allow_override=True)

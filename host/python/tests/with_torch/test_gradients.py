@@ -533,13 +533,22 @@ class Gradients(unittest.TestCase):
                 again = torch.autograd.grad(fa512.torch.attention(*tensors, causal=causal, **changes).double().square().sum(), tensors)
                 self.assertTrue(all(map(torch.equal, found, again)))
 
-    def test_a_bias_has_no_gradient(self):
-        for requires_grad in (True, False):
-            tensors = FUNCTIONS["attention"].tensors(requires_grad)
-            bias = torch.zeros(ROWS, ROWS, dtype=torch.float16, requires_grad=True)
-            self.says("the gradient of bias is required", lambda: fa512.torch.attention(*tensors, bias=bias))
-            sdpa = fa512.torch.scaled_dot_product_attention
-            self.says("the gradient of attn_mask is required", lambda: sdpa(*tensors, attn_mask=bias))
+    def test_a_bias_has_a_gradient_in_which_what_shares_an_element_is_added_up(self):
+        sdpa = fa512.torch.scaled_dot_product_attention
+        for requires_grad, width in ((True, HEAD_DIM), (False, HEAD_DIM), (True, 136)):
+            tensors = [torch.randn(BATCH, HEADS, ROWS, width, dtype=torch.float16, requires_grad=requires_grad) for _ in range(3)]
+            for shape in ((ROWS,), (ROWS, ROWS), (1, HEADS, ROWS, ROWS), (BATCH, 1, 1, ROWS), (BATCH, HEADS, ROWS, ROWS)):
+                bias = torch.randn(shape, dtype=torch.float16, requires_grad=True)
+                wanted = (*tensors, bias) if requires_grad else (bias,)
+                for out in (fa512.torch.attention(*tensors, bias=bias), sdpa(*tensors, attn_mask=bias)):
+                    found = torch.autograd.grad(out.double().square().sum(), wanted)
+                    expected = cpu.own_dbias(bias, 2 * out.detach(), *tensors, False, None, None, None, "top-left", None, None, bias)
+                    self.close(found[-1], expected, 3e-2)
+
+    def test_what_has_no_gradient_is_said(self):
+        tensors = FUNCTIONS["attention"].tensors(True)
+        slopes = torch.ones(HEADS, requires_grad=True)
+        self.says("the gradient of alibi_slopes is required", lambda: fa512.torch.attention(*tensors, alibi_slopes=slopes))
 
     @of_each
     def test_wide_heads(self, function):

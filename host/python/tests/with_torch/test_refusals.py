@@ -57,10 +57,6 @@ class Refusals(unittest.TestCase):
         self.refused("dropout_p is 0.1", sdpa, x, x, x, dropout_p=0.1)
         self.refused("query has 2 heads and key 1; pass enable_gqa=True", sdpa, x, *[half(1, 1, 8, 64)] * 2)
 
-    def test_there_is_no_gradient_of_a_mask(self):
-        x, mask = half(1, 2, 8, 64), half(8, 8).requires_grad_()
-        self.refused("the gradient of attn_mask is required", fa512.scaled_dot_product_attention, x, x, x, mask)
-
     def test_tensors(self):
         x = half(1, 2, 8, 64)
         why_not = fa512.torch.why_not

@@ -142,8 +142,10 @@ class Refusals(unittest.TestCase):
                 cpu.calls()
                 fa512.torch.attention(*tensors, **changes).sum().backward()
                 self.assertEqual(cpu.calls(), ["attention_with_lse", "attention_backward"])
-        with self.assertRaisesRegex(ValueError, "the gradient of bias is required"):
-            fa512.torch.attention(*inputs(), bias=half(10, 10).requires_grad_())
+        cpu.calls()
+        bias = half(10, 10).requires_grad_()
+        fa512.torch.attention(*inputs(), bias=bias).sum().backward()
+        self.assertEqual((cpu.calls(), bias.grad.shape), (["attention_with_lse", "attention_bias_backward"], (10, 10)))
         rows = [half(11, 2, 64).requires_grad_() for _ in range(3)]
         cpu.calls()
         fa512.torch.attention_varlen(*rows, lengths(), alibi_slopes=slopes_of(2)).sum().backward()

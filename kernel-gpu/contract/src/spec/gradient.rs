@@ -1,9 +1,10 @@
 //! The gradient of an attention problem, checked before anything is allocated.
 
+use crate::spec::config::ELEMENT_BYTES;
 use crate::spec::problem::Problem;
 use crate::spec::refusal::Refusal;
 use crate::spec::shape::Shape;
-use crate::spec::tensor::Tensor;
+use crate::spec::tensor::{Strides, Tensor};
 use crate::spec::view::{Layout, View};
 
 /// The views of dO, dQ, dK and dV.
@@ -34,11 +35,14 @@ impl GradientViews {
 /// dQ = scale · dS · K                 dK = scale · dSᵀ · Q
 /// ```
 ///
+/// dBias is dS, if it is asked for ([`Self::with_bias`]).
+///
 /// O and LSE are those of the forward pass. Heads of Q that share a head of K and V add to its gradients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gradient {
     problem: Problem,
     views: GradientViews,
+    bias: Option<Strides>,
 }
 
 impl Gradient {
@@ -49,8 +53,8 @@ impl Gradient {
     pub fn new(problem: Problem) -> Result<Self, Refusal> {
         let views = problem.views();
         let of = |view: View| View::new(view.strides);
-        Self { problem, views: GradientViews { d_o: of(views.o), dq: of(views.q), dk: of(views.k), dv: of(views.v) } }
-            .checked()
+        let views = GradientViews { d_o: of(views.o), dq: of(views.q), dk: of(views.k), dv: of(views.v) };
+        Self::with(problem, views)
     }
 
     /// The gradient of `problem` with contiguous tensors `[B,H,S,D]`.
@@ -73,7 +77,7 @@ impl Gradient {
     /// # Errors
     /// As for [`Self::with_views`].
     pub fn with(problem: Problem, views: GradientViews) -> Result<Self, Refusal> {
-        Self { problem, views }.checked()
+        Self { problem, views, bias: None }.checked()
     }
 
     /// The same gradient with other views.
@@ -83,6 +87,44 @@ impl Gradient {
     /// dO may overlap).
     pub fn with_views(self, views: GradientViews) -> Result<Self, Refusal> {
         Self { views, ..self }.checked()
+    }
+
+    /// The same gradient with dBias, of the type of Q and `[B,H,S_q,S_k]` by `strides`; the last dimension is contiguous. Where a stride is 0,
+    /// what shares an element is added up.
+    ///
+    /// # Errors
+    /// When the problem has no bias, 64 bits cannot count the elements, or two of them overlap.
+    pub fn with_bias(self, strides: Strides) -> Result<Self, Refusal> {
+        let shape = self.problem.shape();
+        if self.problem.score_mod().bias.is_none() {
+            return Err(Refusal::NoBias);
+        }
+        let with = Self { bias: Some(strides), ..self };
+        if with.bias_extent().and_then(|elements| elements.checked_mul(ELEMENT_BYTES)).is_none() {
+            return Err(Refusal::BiasTooLarge { shape, strides });
+        }
+        let own = with.bias_shape().expect("it has dBias");
+        View::new(strides).check_rows_apart(Tensor::DBias, own)?;
+        Ok(with)
+    }
+
+    /// Strides of dBias, if it is asked for.
+    pub const fn bias(&self) -> Option<Strides> {
+        self.bias
+    }
+
+    /// The batch entries, heads and rows that have elements of dBias of their own: 1 where its stride is 0. D is the number of keys.
+    pub fn bias_shape(&self) -> Option<Shape> {
+        let (strides, shape) = (self.bias?, self.problem.shape());
+        let own = |size, stride| if stride == 0 { 1 } else { size };
+        let (batch, heads) = (own(shape.batch, strides.batch), own(shape.heads, strides.head));
+        let rows = own(shape.sequence, strides.row);
+        Some(Shape::new(batch, heads, rows).with_head_dim(shape.kv_sequence))
+    }
+
+    /// Elements of dBias from the first to one past the last; `None` without it, or if 64 bits cannot count them.
+    pub fn bias_extent(&self) -> Option<u64> {
+        View::new(self.bias?).span(self.bias_shape()?)
     }
 
     fn checked(self) -> Result<Self, Refusal> {
@@ -135,7 +177,7 @@ mod tests {
 
     use super::*;
     use crate::spec::config::Mask;
-    use crate::spec::tensor::Strides;
+    use crate::spec::problem::ScoreMod;
     use crate::spec::view::Views;
     use std::string::ToString;
 
@@ -163,6 +205,23 @@ mod tests {
         assert!(Gradient::new(problem).unwrap_err().to_string().contains("dK has a"));
         let gradient = Gradient::new(self::problem()).unwrap();
         gradient.with_views(GradientViews { d_o: shared, ..*gradient.views() }).expect("dO may be broadcast");
+    }
+
+    #[test]
+    fn elements_of_d_bias_are_apart_or_shared_and_those_of_a_bias() {
+        let all = Strides { batch: 140, head: 35, row: 7 };
+        let refusal = Gradient::new(problem()).unwrap().with_bias(all).unwrap_err();
+        assert!(refusal.to_string().contains("no bias"), "{refusal}");
+        let problem = problem().with_score_mod(ScoreMod { bias: Some(all), ..ScoreMod::NONE }).unwrap();
+        let gradient = Gradient::new(problem).unwrap();
+        let extent = |strides| gradient.with_bias(strides).map(|gradient| gradient.bias_extent().unwrap());
+        assert_eq!(extent(all), Ok(280));
+        assert_eq!(extent(Strides { batch: 0, ..all }), Ok(140));
+        assert_eq!(extent(Strides { batch: 7, head: 0, row: 0 }), Ok(14));
+        assert_eq!(extent(Strides { batch: 0, head: 0, row: 0 }), Ok(7));
+        for strides in [Strides { row: 6, ..all }, Strides { head: 34, ..all }, Strides { batch: u64::MAX, ..all }] {
+            extent(strides).expect_err("elements overlap, or are too far apart");
+        }
     }
 
     #[test]

@@ -118,6 +118,8 @@ pub enum Refusal {
     },
     /// Packed sequences have a bias.
     PackedBias,
+    /// The gradient of a bias is asked for, and the problem has no bias.
+    NoBias,
     /// The kernel copies a bias 16 bytes at a time, and not all of its rows are apart by multiples of that.
     UnalignedBias,
     /// The kernel supports score modifications and the problem has none, or vice versa.
@@ -330,6 +332,7 @@ impl fmt::Display for Refusal {
             Refusal::PackedBias => formatter.write_str(
                 "packed sequences cannot have a bias, which has a row for each query of a batch (ALiBi and softcap work)",
             ),
+            Refusal::NoBias => formatter.write_str("the gradient of a bias was asked for, and the problem has no bias"),
             Refusal::UnalignedBias => formatter
                 .write_str("copies 16 bytes of the bias at a time; its strides must be multiples of 8 elements for that"),
             Refusal::OtherScores { computed: Scores::Modified } => {

@@ -33,6 +33,8 @@ pub enum Tensor {
     SequsedK,
     /// Bias on the scores.
     Bias,
+    /// The gradient with respect to the bias.
+    DBias,
     /// ALiBi slopes.
     Slopes,
     /// Memory in which the [parts](crate::schedule::parts) of items leave their results.
@@ -57,6 +59,7 @@ impl Tensor {
             Tensor::SequsedQ => "seqused_q",
             Tensor::SequsedK => "seqused_k",
             Tensor::Bias => "bias",
+            Tensor::DBias => "dBias",
             Tensor::Slopes => "alibi_slopes",
             Tensor::Workspace => "workspace",
         }

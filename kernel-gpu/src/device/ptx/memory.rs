@@ -52,7 +52,6 @@ pub unsafe fn store_shared_16(address: u32, [a, b, c, d]: [u32; 4]) {
 ///
 /// # Safety
 /// `address` is a 4-byte aligned shared-memory address of 4 initialised bytes.
-#[cfg(feature = "sm_90a")]
 #[inline(always)]
 pub unsafe fn load_shared_4(address: u32) -> u32 {
     let value;
@@ -152,10 +151,23 @@ pub unsafe fn load_global_16(address: u64) -> [u32; 4] {
 ///
 /// # Safety
 /// `address` is a 4-byte aligned global address of 4 bytes that only this thread writes.
-#[cfg(feature = "sm_90a")]
 #[inline(always)]
 pub unsafe fn store_global_4(address: u64, value: u32) {
     instruction!("st.global.u32 [{}], {};", in(reg64) address, in(reg32) value, options(nostack));
+}
+
+/// `st.global.b16` of the lower half of a register.
+///
+/// # Safety
+/// `address` is a 2-byte aligned global address of 2 bytes that only this thread writes.
+#[cfg(feature = "sm_80")]
+#[inline(always)]
+pub unsafe fn store_global_2(address: u64, value: u32) {
+    instruction!(
+        "{{ .reg .b16 half; cvt.u16.u32 half, {}; st.global.b16 [{}], half; }}",
+        in(reg32) value, in(reg64) address,
+        options(nostack)
+    );
 }
 
 /// `st.global.f32`.

@@ -17,6 +17,7 @@ int main(void) {
     static float lse[HEADS * QUERIES];
     CUdevice device;
     CUcontext context;
+    CUdeviceptr workspace;
     int row, column;
     double mean = 0, sum = 0;
     uint64_t bytes = 1;
@@ -73,15 +74,32 @@ int main(void) {
     check(cuMemcpyDtoH_v2(of_keys, dk, sizeof of_keys) != 0, "cuMemcpyDtoH", "not copied");
     for (row = 0; row < HEADS * KEYS * HEAD_DIM; row++) check((of_keys[row] & 0x7fff) != 0, "dK", "it is not 0");
 
-    check(fa512_backward_workspace_bytes(&problem, &bytes) != 0 || bytes != 0, "workspace", "so few queries need one");
-    check(fa512_backward_workspace_bytes(&problem, NULL) != FA512_ERROR_INVALID, "bytes", "NULL is accepted");
+    check(fa512_backward_workspace_bytes(&problem, NULL, &bytes) != 0 || bytes != 0, "workspace", "so few queries need one");
+    check(fa512_backward_workspace_bytes(&problem, NULL, NULL) != FA512_ERROR_INVALID, "bytes", "NULL is accepted");
+    /* With a bias of zeros, dBias_ij = (v_j - mean) / n, which both heads and all queries add up. */
+    problem.bias = pointer(memory(of_keys, KEYS * sizeof *of_keys));
+    gradient.d_bias = pointer(dq);
+    check(fa512_backward_workspace_bytes(&problem, &gradient, &bytes) != 0 || bytes == 0, "workspace", "no parts are added up");
+    check(cuMemAlloc_v2(&workspace, bytes) != 0, "cuMemAlloc", "no memory");
+    problem.workspace = pointer(workspace);
+    status = fa512_backward(&problem, pointer(on_q), pointer(on_k), pointer(on_v), NULL, &gradient, NULL);
+    check(status != FA512_ERROR_INVALID, "dBias", "it may lie where dQ does");
+    gradient.dq = pointer(memory(q, sizeof q));
+    status = fa512_backward(&problem, pointer(on_q), pointer(on_k), pointer(on_v), NULL, &gradient, NULL);
+    check(status, fa512_error_name(status), fa512_last_error_message());
+    check(cuMemcpyDtoH_v2(of_queries, dq, sizeof of_queries) != 0, "cuMemcpyDtoH", "not copied");
+    for (row = 0; row < KEYS; row++) {
+        double expected = HEADS * QUERIES * (row - mean) / KEYS;
+        check(!(fabs(signed_number(of_queries[row]) - expected) < 5e-2), "dBias", "it is another");
+    }
+    problem.bias = problem.workspace = NULL;
     problem.head_dim = 256;
     check(fa512_warm_up_backward(&problem), "256 columns", fa512_last_error_message());
     problem.head_dim = 128;
     problem.batch = 64;
     problem.heads = 16;
     problem.sequence = problem.kv_sequence = 4096;
-    check(fa512_backward_workspace_bytes(&problem, &bytes) != 0, "long sequences", fa512_last_error_message());
+    check(fa512_backward_workspace_bytes(&problem, NULL, &bytes) != 0, "long sequences", fa512_last_error_message());
     /* dQ in f32, two statistics of each row, and a count for each 64 rows of 64 columns and one of the launch, in multiples of 16. */
     check(bytes != 64ull * 16 * 4096 * (128 + 2) * 4 + (64ull * 16 * 64 * 2 + 4) * 4, "long sequences", "another size");
     printf("gradients are right\n");

@@ -44,6 +44,8 @@ pub struct BackwardArgs {
     pub scale: f32,
     /// The sums of dQ in a workspace.
     pub workspace: SumsArgs,
+    /// dBias.
+    pub bias: BiasArgs,
 }
 
 /// Bytes of a count of [`SumsArgs::counts`].
@@ -92,9 +94,76 @@ impl SumsArgs {
     };
 }
 
+/// dBias, and the first blocks of the launch, which compute it unless the blocks of queries do. A tile of it has the queries of a query tile, and the keys of a step.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BiasArgs {
+    /// dBias, of the type of Q, `[B,H,S_q,S_k]` by `strides`, 2-byte aligned; 0: it is not asked for.
+    pub d_bias: u64,
+    /// The sums of parts in a workspace, f32, in the order of the registers: of each part all tiles.
+    pub sums: u64,
+    /// Strides of dBias; where one is 0, what shares an element is added up.
+    pub strides: Strides,
+    /// Tiles of keys.
+    pub key_tiles: Divisor,
+    /// Tiles of queries that have elements of their own, or 1.
+    pub query_tiles: Divisor,
+    /// Heads, likewise.
+    pub heads: Divisor,
+    /// Batch entries, likewise.
+    pub batch: Divisor,
+    /// Tiles of queries that share elements, or 1.
+    pub shared_query_tiles: Divisor,
+    /// Heads, likewise.
+    pub shared_heads: Divisor,
+    /// Summands of a tile: the batch entries, heads and query tiles that share its elements.
+    pub summands: u32,
+    /// Those of a part.
+    pub of_part: u32,
+    /// Parts.
+    pub parts: u32,
+    /// Tiles.
+    pub tiles: u32,
+    /// Blocks: one for each part of each tile; 0 if dBias is not asked for, or the blocks of queries store it.
+    pub blocks: u32,
+    /// Whether this launch adds the parts of each tile, after the one that computes gradients.
+    pub adds_parts: u32,
+}
+
+impl BiasArgs {
+    /// dBias is not asked for.
+    pub(super) const NONE: Self = {
+        let one = Divisor::new(core::num::NonZeroU32::MIN);
+        Self {
+            d_bias: 0,
+            sums: 0,
+            strides: Strides { batch: 0, head: 0, row: 0 },
+            key_tiles: one,
+            query_tiles: one,
+            heads: one,
+            batch: one,
+            shared_query_tiles: one,
+            shared_heads: one,
+            summands: 0,
+            of_part: 0,
+            parts: 0,
+            tiles: 0,
+            blocks: 0,
+            adds_parts: 0,
+        }
+    };
+}
+
 const _: () = assert!(
     size_of::<BackwardArgs>()
-        == size_of::<ForwardArgs>() + 4 * 8 + 4 * 24 + 3 * size_of::<Divisor>() + 3 * 4 + size_of::<SumsArgs>(),
+        == size_of::<ForwardArgs>()
+            + 4 * 8
+            + 4 * 24
+            + 3 * size_of::<Divisor>()
+            + 3 * 4
+            + size_of::<SumsArgs>()
+            + size_of::<BiasArgs>()
+        && size_of::<BiasArgs>() == 5 * 8 + 6 * size_of::<Divisor>() + 6 * 4,
     "there is no padding"
 );
 

@@ -3,13 +3,16 @@
 use core::num::NonZeroU32;
 use core::ops::Range;
 
-use super::args::{BackwardArgs, BackwardMaps, MAPPED, SumsArgs};
+use super::args::{BackwardArgs, BackwardMaps, BiasArgs, MAPPED, SumsArgs};
+use super::bias;
 use super::items::HeadItems;
 use super::sums::Layout;
 use super::variants::{BACKWARD_VARIANTS, BackwardTile, BackwardVariant, TmaTile};
 use crate::launch::args::{ForwardArgs, ScoreModArgs, TENSOR_MAP_BYTES};
 use crate::launch::plan::Addresses;
-use crate::launch::plan::addresses::{self, FirstElements, check_apart, first_element, range_from, tensor_range};
+use crate::launch::plan::addresses::{
+    self, FirstElements, check_apart, elements_range, first_element, range_from, tensor_range,
+};
 use crate::launch::tensor_map::{self, TensorMap};
 use crate::schedule::divisor::Divisor;
 use crate::schedule::geometry::query_tiles;
@@ -41,6 +44,8 @@ pub struct BackwardAddresses {
     pub dk: u64,
     /// dV.
     pub dv: u64,
+    /// dBias, if it is asked for, 2-byte aligned.
+    pub d_bias: Option<u64>,
 }
 
 /// Where dQ is summed in a workspace of the caller's.
@@ -62,6 +67,7 @@ pub struct BackwardPlan {
     blocks: u32,
     args: BackwardArgs,
     sums: Option<Layout>,
+    bias: Option<bias::Layout>,
 }
 
 impl BackwardPlan {
@@ -97,6 +103,16 @@ impl BackwardPlan {
             }
             BackwardTile::Sm90(tile) => (blocks as u32).min(resident(tile)),
         };
+        let bias = match tile {
+            BackwardTile::Sm80(tile) => {
+                bias::Layout::new(gradient, tile, (sums != Sums::Nowhere).then_some(gpu.multiprocessors))?
+            }
+            BackwardTile::Sm90(_) => None,
+        };
+        let grid = match bias.map_or(0, bias::Layout::blocks).checked_add(grid) {
+            Some(grid) if u64::from(grid) <= MAXIMUM_WORK_ITEMS => grid,
+            _ => return Err(Refusal::TooManyWorkItems { shape, query_tiles }),
+        };
         let sums = variant.sums_in_workspace().then(|| Layout::new(variant, shape, (query_tiles, key_tiles), grid));
         let head_items = sums.map_or(head_items, Layout::head_items);
         let args = BackwardArgs {
@@ -119,13 +135,15 @@ impl BackwardPlan {
             key_blocks: key_blocks as u32,
             scale: problem.scale() as f32,
             workspace: sums.map_or(SumsArgs::NONE, Layout::args),
+            bias: BiasArgs::NONE,
         };
-        Ok(Self { variant, gradient: *gradient, blocks: grid, args, sums })
+        Ok(Self { variant, gradient: *gradient, blocks: grid, args, sums, bias })
     }
 
     /// Bytes of the workspace; 0 if none is of use. Nothing has to be written to it before.
     pub fn workspace_bytes(&self) -> u64 {
-        self.sums.map_or(0, Layout::bytes)
+        // Only one of both is in a workspace: the entries that sum dQ there support no bias.
+        self.sums.map_or(0, Layout::bytes) + self.bias.map_or(0, bias::Layout::bytes)
     }
 
     /// The entry.
@@ -148,7 +166,7 @@ impl BackwardPlan {
     /// # Errors
     /// When a tensor is null, misaligned or beyond the 64-bit address space, or dQ, dK or dV overlaps another tensor.
     pub fn bind(&self, addresses: BackwardAddresses) -> Result<BackwardLaunch, Refusal> {
-        let BackwardAddresses { forward, d_o, dq, dk, dv } = addresses;
+        let BackwardAddresses { forward, d_o, dq, dk, dv, d_bias } = addresses;
         let problem = self.gradient.problem();
         let lse = forward.lse.ok_or(Refusal::NoAddress { tensor: Tensor::Lse })?;
         let bytes = self.workspace_bytes();
@@ -179,6 +197,13 @@ impl BackwardPlan {
             others.into_iter().try_for_each(|other| check_apart(&at, core::slice::from_ref(other)))?;
             rows[index + 1..].iter().try_for_each(|other| self.check_rows_apart(output, other))?;
         }
+        let elements = self.gradient.bias_extent().map(|count| (count, ELEMENT_BYTES));
+        let d_bias = elements_range(Tensor::DBias, d_bias, elements)?;
+        if let Some(at) = &d_bias {
+            let others = others.iter().flatten().chain(&occupied).chain([&lse_range]);
+            others.into_iter().try_for_each(|other| check_apart(at, core::slice::from_ref(other)))?;
+            rows.iter().try_for_each(|row| check_apart(at, &[self.range(row)?]))?;
+        }
         let tensor_maps = self.variant.uses_tensor_maps().then(|| {
             let first = |tensor| rows.iter().find(|(one, _)| *one == tensor).map_or(0, |(_, first)| *first);
             let view = |tensor| self.gradient.view_of(tensor).expect("a tensor with rows");
@@ -192,12 +217,15 @@ impl BackwardPlan {
         let score_mod = ScoreModArgs { bias, slopes, ..self.args.problem.score_mod };
         let tensors = ForwardArgs { q, k, v, o, lse, score_mod, ..self.args.problem };
         let problem = ForwardArgs { cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, ..tensors };
+        let d_bias = d_bias.map_or(0, |(_, range)| range.start);
+        let bias = self.bias.map_or(BiasArgs::NONE, |bias| bias.args(&self.gradient, d_bias, workspace));
         let workspace = self.sums.map_or(SumsArgs::NONE, |sums| sums.at(workspace));
-        let args = BackwardArgs { problem, d_o, dq, dk, dv, workspace, ..self.args };
+        let args = BackwardArgs { problem, d_o, dq, dk, dv, workspace, bias, ..self.args };
         let encoded = BackwardMaps([[0; TENSOR_MAP_BYTES as usize]; MAPPED.len()]);
         let preparing_blocks = self.sums.map_or(0, Layout::tiles);
+        let adding_blocks = self.bias.filter(|bias| bias.has_parts()).map_or(0, bias::Layout::tiles);
         let Self { variant, blocks, .. } = *self;
-        Ok(BackwardLaunch { variant, blocks, preparing_blocks, args, tensor_maps, encoded })
+        Ok(BackwardLaunch { variant, blocks, preparing_blocks, adding_blocks, args, tensor_maps, encoded })
     }
 
     /// Requires two tensors, each at its first element, to share no memory. Rows of one may lie between those of the other.
@@ -280,6 +308,7 @@ pub struct BackwardLaunch {
     variant: &'static BackwardVariant,
     blocks: u32,
     preparing_blocks: u32,
+    adding_blocks: u32,
     args: BackwardArgs,
     tensor_maps: Option<[TensorMap; 5]>,
     encoded: BackwardMaps,
@@ -318,9 +347,17 @@ impl BackwardLaunch {
         (self.preparing_blocks > 0).then_some(Self {
             blocks: self.preparing_blocks,
             preparing_blocks: 0,
+            adding_blocks: 0,
             args,
             ..*self
         })
+    }
+
+    /// The launch of the same kernel that has to follow this one, if any: it adds the parts of the sums of dBias.
+    pub fn adding(&self) -> Option<Self> {
+        let bias = BiasArgs { adds_parts: 1, ..self.args.bias };
+        let args = BackwardArgs { bias, ..self.args };
+        (self.adding_blocks > 0).then_some(Self { blocks: self.adding_blocks, adding_blocks: 0, args, ..*self })
     }
 
     /// The kernel's argument.
@@ -548,6 +585,7 @@ mod tests {
             dq: at(0x4000_0000, 0),
             dk: at(0x4000_0000, 1),
             dv: at(0x4000_0000, 2),
+            d_bias: None,
         };
         planned.bind(addresses).unwrap();
         let refused: Vec<_> = [

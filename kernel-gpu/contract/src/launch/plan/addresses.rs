@@ -214,7 +214,7 @@ pub(crate) fn range_from(tensor: Tensor, address: u64, bytes: u64) -> Result<Ran
 }
 
 /// The range of a tensor of `elements` (number, bytes of each), if the problem has it.
-fn elements_range(
+pub(crate) fn elements_range(
     tensor: Tensor,
     address: Option<u64>,
     elements: Option<(u64, u64)>,

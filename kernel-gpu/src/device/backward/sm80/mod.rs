@@ -1,11 +1,13 @@
 //! The backward pass by `cp.async`, `ldmatrix` and `mma.sync`, in one launch without a workspace.
 //!
-//! The first blocks compute dK and dV of some keys, the others dQ of some queries.
+//! Some blocks compute dK and dV of some keys, others dQ of some queries; if it is asked for, the first ones dBias.
 //!
-//! [`keys`] has the first blocks, [`queries`] the others, [`statistics`] what both know of a query row, [`memory`] their shared memory,
+//! [`keys`] has those of keys, [`queries`] those of queries, [`bias`](self::bias) those of dBias, [`statistics`] what both know of a query row, [`memory`] their shared memory,
 //! [`output`] what they store. Where one warp has no registers for all columns of a gradient of its rows, it shares them with another one:
 //! [`pairs`].
 
+mod bias;
+mod bias_elements;
 mod kernel;
 mod keys;
 mod memory;
@@ -18,6 +20,8 @@ pub use kernel::Sm80Backward;
 
 use crate::device::codegen::thread;
 use crate::device::lane::Lane;
+use crate::device::scores::ScoreMod;
+use crate::device::sequence::Sequence;
 use contract::backward::args::BackwardArgs;
 
 /// What a warp accumulates, as types.
@@ -53,9 +57,16 @@ where
     K: Sm80Backward,
     D: Division<K, ROWS, STEP, M_TILES>,
 {
-    let (block, lane) = (thread::block_idx_x(), Lane::current());
+    let (mut block, lane) = (thread::block_idx_x(), Lane::current());
     // SAFETY: all threads of the block are here, and the branch is the block's.
     unsafe {
+        if const { K::ScoreMod::MODIFIES && K::Sequence::HAS_BIAS } {
+            if block < args.bias.blocks {
+                bias::gradient::<K, ROWS, STEP, M_TILES>(args, block, lane);
+                return;
+            }
+            block -= args.bias.blocks;
+        }
         if block < args.key_blocks {
             keys::gradients::<K, D::OfKeys, ROWS, STEP, M_TILES>(args, block, lane);
         } else {

@@ -8,65 +8,69 @@
 pub mod alone;
 pub mod paired;
 
+use super::bias_elements::{place, store_pair};
 use super::kernel::{Sm80Backward, WholeBlock};
 use super::memory::SharedMemory;
 use super::output::clear_other_rows;
 use super::statistics::Statistics;
 use crate::device::backward::bounds;
 use crate::device::backward::rows::base_2_lse;
+use crate::device::codegen::thread;
 use crate::device::copy::start_copy;
 use crate::device::hidden::not_unrolled;
 use crate::device::kernel::{Kernel, Tile};
-use crate::device::lane::{Lane, Scores};
+use crate::device::lane::{Lane, ROWS_PER_LANE, Scores};
+use crate::device::ptx::element::Element;
 use crate::device::ptx::{cp_async, sync};
 use crate::device::scores::ScoreMod;
 use crate::device::scores::place::Place;
 use crate::device::sequence::{Of, Sequence};
 use crate::device::softmax::apply_mask;
 use crate::device::tile::head_rows::HeadRows;
+use crate::device::unrolled;
 use contract::backward::args::BackwardArgs;
-use contract::config::{MMA_K, MMA_M};
+use contract::config::{MMA_K, MMA_M, MMA_N};
 use contract::longest_first::WorkOrder;
 use contract::packed::Rows;
 
 /// Tiles of the block's own rows: Q, dO and O.
 const OWN: u32 = 3;
-const Q_TILE: u32 = 0;
-const D_O_TILE: u32 = 1;
-const O_TILE: u32 = 2;
+pub(super) const Q_TILE: u32 = 0;
+pub(super) const D_O_TILE: u32 = 1;
+pub(super) const O_TILE: u32 = 2;
 /// Tiles of a stage: K and V.
 const STAGED: u32 = 2;
-const K_TILE: u32 = 0;
-const V_TILE: u32 = 1;
+pub(super) const K_TILE: u32 = 0;
+pub(super) const V_TILE: u32 = 1;
 
-type Memory<K, const ROWS: u32, const STEP: u32> = SharedMemory<K, OWN, ROWS, STAGED, STEP>;
+pub(super) type Memory<K, const ROWS: u32, const STEP: u32> = SharedMemory<K, OWN, ROWS, STAGED, STEP>;
 /// What score modifications fetch for the scores of a part.
 type Fetched<K, const M_TILES: usize> = <<K as Kernel>::ScoreMod as ScoreMod>::Fetched<M_TILES, 2>;
 
 /// The queries of a warp.
 #[derive(Clone, Copy)]
 pub struct Own<'a, K: Sm80Backward, const M_TILES: usize> {
-    args: &'a BackwardArgs,
-    score_mod: K::ScoreMod,
+    pub(super) args: &'a BackwardArgs,
+    pub(super) score_mod: K::ScoreMod,
     /// Its first row in the block's tiles.
-    warp_row: u32,
+    pub(super) warp_row: u32,
     /// Position of its first query among the keys.
-    position: u32,
+    pub(super) position: u32,
     /// Rows of Q and of K of the sequence.
-    lengths: [u32; 2],
-    lane: Lane,
+    pub(super) lengths: [u32; 2],
+    pub(super) lane: Lane,
 }
 
 /// 16 keys of a step.
 #[derive(Clone, Copy)]
 pub struct Part<K: Sm80Backward, const STEP: u32> {
     /// The tiles of K and V.
-    keys: Tile<K, STEP>,
-    values: Tile<K, STEP>,
+    pub(super) keys: Tile<K, STEP>,
+    pub(super) values: Tile<K, STEP>,
     /// Index of the part in the step.
-    number: u32,
+    pub(super) number: u32,
     /// Its first key.
-    key: u32,
+    pub(super) key: u32,
 }
 
 /// What a warp accumulates of dQ.
@@ -213,7 +217,7 @@ impl<K: Sm80Backward, const ROWS: u32, const STEP: u32> Copies<K, ROWS, STEP> {
 impl<K: Sm80Backward, const M_TILES: usize> Own<'_, K, M_TILES> {
     /// Whether any of the warp's queries attends to any of the 16 keys from `key` on.
     #[inline(always)]
-    fn attends(&self, key: u32) -> bool {
+    pub(super) fn attends(&self, key: u32) -> bool {
         let positions = (self.position, const { M_TILES as u32 * MMA_M });
         bounds::attend::<K>(&self.args.problem, positions, (key, MMA_K), self.lengths[1])
     }
@@ -244,5 +248,39 @@ impl<K: Sm80Backward, const M_TILES: usize> Own<'_, K, M_TILES> {
         let rows = (self.position, const { M_TILES as u32 * MMA_M });
         apply_mask::<K, M_TILES, 2>(problem, scores, rows, 0, key, self.lengths[1], lane);
         capped
+    }
+
+    /// Stores dS of the keys from `key` on as dBias, if blocks of queries do; of `share`, if a warp has no more.
+    ///
+    /// # Safety
+    /// No other warp has these scores.
+    #[inline(always)]
+    unsafe fn store_bias(&self, ds: &Scores<M_TILES, 2>, key: u32, share: Option<u32>) {
+        if const { !K::ScoreMod::MODIFIES || !K::Sequence::HAS_BIAS } {
+            return;
+        }
+        let (args, lane, [length, keys]) = (self.args, self.lane, self.lengths);
+        if args.bias.d_bias == 0 || args.bias.blocks != 0 {
+            return;
+        }
+        // Found again, since there are no registers to keep it in.
+        let item = thread::block_idx_x() - args.key_blocks;
+        let work = K::Sequence::only_work(&args.problem, WorkOrder::HeadByHead, item);
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 2; for n in 2 => {
+                if share.is_none_or(|share| share == n as u32) {
+                    unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                        // With a bias, its position among the keys is its row.
+                        let row = lane.row(self.position, m, r);
+                        let column = key + n as u32 * MMA_N + lane.pair_column();
+                        if row < length && column < keys {
+                            let pair = K::Element::pack(ds[m][n][2 * r], ds[m][n][2 * r + 1]);
+                            // SAFETY: elements of dBias that no other thread has.
+                            unsafe { store_pair(place(&args.bias, work, row, column), pair, column + 1 < keys) };
+                        }
+                    });
+                }
+            });
+        });
     }
 }
