@@ -7,6 +7,7 @@ use crate::lanes::{LANES, lanes};
 pub(crate) type Row = [u64; LANES];
 
 /// With at least this many active lanes, all lanes are computed, vectorised.
+#[cfg(target_arch = "x86_64")]
 const VECTORISED: u32 = 8;
 
 /// A function of up to four operands. It must be total, since inactive lanes may be computed, too.
