@@ -9,10 +9,9 @@ use anyhow::{Context, Result, bail};
 use crate::environment::{Environment, Workspace};
 use crate::files;
 use crate::kernels;
-use crate::portable;
+use crate::portable::Toolset;
 use crate::process;
 use crate::progress::Step;
-use crate::zigbuild::Zigbuild;
 
 /// What builds the wheel, for x86-64 Linux. It is executed, so that no other files are taken.
 const MATURIN: [&str; 2] = [
@@ -31,7 +30,7 @@ pub enum Linker<'a> {
     /// The same without optimisation, for checks of what is packed.
     Unoptimised,
     /// As it is shipped: for the oldest C library that the C interface runs with, too.
-    Portable(&'a Zigbuild),
+    Portable(&'a Toolset),
 }
 
 /// The python3 of this machine.
@@ -112,11 +111,10 @@ pub fn build_wheel(
     match linker {
         Linker::Native => maturin.args(["--release", "--compatibility", "linux"]),
         Linker::Unoptimised => maturin.args(["--compatibility", "linux"]),
-        Linker::Portable(zigbuild) => maturin
-            .env(kernels::WITHOUT_LINE_TABLES.0, kernels::WITHOUT_LINE_TABLES.1)
-            .args(["--release", "--zig", "--target", portable::TARGET, "--compatibility"])
-            .arg(format!("manylinux_{}", portable::GLIBC.replace('.', "_")))
-            .env("CARGO_ZIGBUILD_ZIG_PATH", zigbuild.zig()),
+        Linker::Portable(toolset) => {
+            toolset.make_wheel(&mut maturin);
+            maturin.env(kernels::WITHOUT_LINE_TABLES.0, kernels::WITHOUT_LINE_TABLES.1)
+        }
     };
     process::run(&mut maturin)?;
     let wheels: Vec<PathBuf> = fs::read_dir(&fresh)?.flatten().map(|entry| entry.path()).collect();

@@ -13,11 +13,15 @@ use crate::codegen::{self, Choice};
 use crate::cuda_tool::CudaTool;
 use crate::environment::{Environment, Workspace};
 use crate::files::{self, sha256};
+use crate::machine::Machine;
 use crate::nvcc::Nvcc;
 use crate::output::print_line;
 use crate::portable;
 use crate::progress::Step;
 use crate::provision;
+
+/// The kind of machine that the programs are for.
+const MACHINE: Machine = Machine::X86_64;
 
 /// A program of the archive.
 struct Program {
@@ -80,7 +84,7 @@ impl Arguments {
 
 /// The name of the archive's folder.
 pub fn name() -> String {
-    format!("fa512-{}-x86_64-linux", env!("CARGO_PKG_VERSION"))
+    format!("fa512-{}-{}-linux", env!("CARGO_PKG_VERSION"), MACHINE.name())
 }
 
 /// Builds everything, and packs it into an archive in `out`.
@@ -120,11 +124,11 @@ fn add_rust_cuda(environment: &Environment, workspace: &Workspace, folder: &Path
 
 /// Builds the programs and puts those that run on the oldest machine into `folder`.
 fn add_programs(environment: &Environment, workspace: &Workspace, folder: &Path) -> Result<()> {
-    let zigbuild = provision::zigbuild(environment, workspace)?;
+    let toolset = provision::toolset(environment, workspace, MACHINE)?;
     let step = Step::begin(format!("building the programs for glibc {}", portable::GLIBC));
     let mut built = BTreeMap::new();
     for (profile, arguments) in BUILDS {
-        let programs = cargo_build::executables(portable::build(&zigbuild, workspace, profile, arguments))?;
+        let programs = cargo_build::executables(toolset.build(workspace, profile, arguments))?;
         // Of a program that both build, as the tests need it, the small one is packed.
         for (name, path) in programs {
             built.entry(name).or_insert(path);
@@ -134,7 +138,7 @@ fn add_programs(environment: &Environment, workspace: &Workspace, folder: &Path)
     for Program { target, path, most } in PROGRAMS {
         let program = built.remove(target).with_context(|| format!("cargo built no {target}"))?;
         let bytes = fs::read(&program)?;
-        let checked = portable::check_needs(&bytes).and_then(|()| portable::check_size(&bytes, most));
+        let checked = portable::check_needs(&bytes, MACHINE).and_then(|()| portable::check_size(&bytes, most));
         checked.with_context(|| format!("{target} is not packed"))?;
         files::copy(&program, &folder.join(path))?;
     }

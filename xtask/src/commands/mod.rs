@@ -1,4 +1,4 @@
-//! One file per command.
+//! One file per command, and what several of them do.
 
 pub mod baselines;
 pub mod bless;
@@ -18,3 +18,4 @@ pub mod run;
 pub mod rust_cuda;
 pub mod test;
 pub mod toolchain;
+pub mod trial;

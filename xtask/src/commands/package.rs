@@ -8,25 +8,26 @@ use std::process::Command;
 use anyhow::{Context, Result, anyhow};
 
 use super::ptx;
+use super::trial::{self, Packed};
 use crate::archive;
 use crate::environment::{Environment, Workspace};
 use crate::files;
 use crate::kernels::{self, split};
+use crate::machine::Machine;
 use crate::output::print_line;
 use crate::outside::{self, CRATES};
-use crate::portable;
+use crate::portable::{self, Toolset};
 use crate::process;
 use crate::progress::Step;
 use crate::provision;
 use crate::python::{Linker, build_wheel};
 use crate::simulator;
-use crate::zigbuild::Zigbuild;
 
 /// Packs the library: the crates for publication, with PTX inside, the Python wheel, an archive of the C interface, and the wheel
 /// of ptx-sim.
 ///
-/// To check the crates, a program outside the workspace is built with them by Rust 1.85 and run. The C library and the wheel are linked
-/// with zig for glibc 2.31 and later.
+/// To check the crates, a program outside the workspace is built with them by Rust 1.85 and run. The C library and the wheels are linked
+/// with zig for glibc 2.31 and later: for x86-64, or by --machine for aarch64.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Folder for the packages [default: target/packages]
@@ -35,8 +36,15 @@ pub struct Arguments {
     /// Only the crates, without the wheel and the archive of the C interface
     #[arg(long)]
     crates_only: bool,
+    /// Only the wheels and the archive of the C interface, for this kind of machine
+    #[arg(long, value_name = "MACHINE", conflicts_with = "crates_only")]
+    machine: Option<Machine>,
+    /// Also install them into empty folders and use them there, through the simulated driver, as a release does. What this machine cannot run
+    /// is run by QEMU, which is downloaded from Debian with a Python and a C library, 76 MB
+    #[arg(long = "try", conflicts_with = "crates_only")]
+    tried: bool,
     /// Only check; leave nothing behind except cargo's own files
-    #[arg(long, conflicts_with_all = ["out", "crates_only"])]
+    #[arg(long, conflicts_with_all = ["out", "crates_only", "machine", "tried"])]
     check: bool,
 }
 
@@ -47,38 +55,37 @@ impl Arguments {
             return check_crates(environment, workspace, None).map(drop);
         }
         let out = std::path::absolute(self.out.unwrap_or_else(|| workspace.packages()))?;
-        let crates = check_crates(environment, workspace, Some(&out))?;
-        crates.iter().try_for_each(|file| announce(file))?;
+        match self.machine {
+            // Crates are for all machines.
+            Some(_) => drop(ptx::build(environment, workspace, &workspace.ptx())?),
+            None => check_crates(environment, workspace, Some(&out))?.iter().try_for_each(|file| announce(file))?,
+        }
         if self.crates_only {
             return Ok(());
         }
-        pack_others(environment, workspace, &out)?.iter().try_for_each(|file| announce(file))
+        let toolset = provision::toolset(environment, workspace, self.machine.unwrap_or(Machine::X86_64))?;
+        let packed = pack_for(environment, workspace, &toolset, &out)?;
+        packed.files().into_iter().try_for_each(announce)?;
+        if self.tried { trial::packages(environment, workspace, &toolset, &packed) } else { Ok(()) }
     }
 }
 
-/// All packages, in `out`; the crates are checked.
-pub fn pack_all(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<Vec<PathBuf>> {
-    let mut packed = check_crates(environment, workspace, Some(out))?;
-    packed.extend(pack_others(environment, workspace, out)?);
-    Ok(packed)
-}
-
 /// Builds the PTX, packs the crates into `out`, or where cargo puts them, and checks them.
-fn check_crates(environment: &Environment, workspace: &Workspace, out: Option<&Path>) -> Result<Vec<PathBuf>> {
+pub fn check_crates(environment: &Environment, workspace: &Workspace, out: Option<&Path>) -> Result<Vec<PathBuf>> {
     ptx::build(environment, workspace, &workspace.ptx())?;
     let crates = pack_crates(environment, workspace, out)?;
     outside::check(environment, workspace, &crates)?;
     Ok(crates)
 }
 
-/// The archive of the C interface and both wheels, in `out`.
-fn pack_others(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<[PathBuf; 3]> {
-    let zigbuild = provision::zigbuild(environment, workspace)?;
-    let archive = pack_c(workspace, &zigbuild, out)?;
-    let linker = Linker::Portable(&zigbuild);
+/// The archive of the C interface and both wheels for a kind of machine, in `out`, of the PTX that is there.
+pub fn pack_for(environment: &Environment, workspace: &Workspace, toolset: &Toolset, out: &Path) -> Result<Packed> {
+    let linker = Linker::Portable(toolset);
+    let archive = pack_c(workspace, toolset, out)?;
     let wheel = build_wheel(environment, workspace, &workspace.python(), out, &linker)?;
     let libraries = simulator::build_libraries(environment, workspace, &linker)?;
-    Ok([archive, wheel, simulator::build_wheel(environment, workspace, &libraries, out, &linker)?])
+    let simulator = simulator::build_wheel(environment, workspace, &libraries, out, &linker)?;
+    Ok(Packed { archive, wheel, simulator, libraries })
 }
 
 fn announce(file: &Path) -> Result<()> {
@@ -147,16 +154,17 @@ impl Drop for Kernels {
 }
 
 /// The archive of header, libraries and examples, in `out`.
-fn pack_c(workspace: &Workspace, zigbuild: &Zigbuild, out: &Path) -> Result<PathBuf> {
-    let folder = out.join(format!("fa512-c-{}-x86_64-linux", env!("CARGO_PKG_VERSION")));
-    let step = Step::begin(format!("building the C library for glibc {}", portable::GLIBC));
-    let mut build = portable::build(zigbuild, workspace, portable::RELEASE, &["--package", "fa512-c"]);
+fn pack_c(workspace: &Workspace, toolset: &Toolset, out: &Path) -> Result<PathBuf> {
+    let machine = toolset.machine;
+    let folder = out.join(format!("fa512-c-{}-{}-linux", env!("CARGO_PKG_VERSION"), machine.name()));
+    let step = Step::begin(format!("building the C library for {}, glibc {}", machine.name(), portable::GLIBC));
+    let mut build = toolset.build(workspace, portable::RELEASE, &["--package", "fa512-c"]);
     let (variable, value) = kernels::WITHOUT_LINE_TABLES;
     process::run(build.env(variable, value))?;
     step.done();
-    let built = workspace.root().join("target").join(portable::TARGET).join(portable::RELEASE);
+    let built = toolset.built(workspace, portable::RELEASE);
     let shared = built.join("libfa512.so");
-    portable::check_needs(&fs::read(&shared)?).context("libfa512.so is not packed")?;
+    portable::check_needs(&fs::read(&shared)?, machine).context("libfa512.so is not packed")?;
     files::through_temporary_folder(&folder, |folder| fill_c(workspace, &built, folder))?;
     let archive = folder.with_added_extension("tar.gz");
     archive::pack(&folder, &archive)?;

@@ -28,6 +28,9 @@ pub const OLDEST_RUST_PACKAGES: [&str; 3] = [
 /// Dependencies of the compiler that only linking needs; PTX is not linked.
 const LINKING_PACKAGES: [&str; 4] = ["gcc", "binutils", "libc6-dev", "libc-dev"];
 
+/// Debian's name of this machine's architecture.
+const NATIVE: &str = "amd64";
+
 /// Parts of the compiler's source that building `core` does not need, 365 MB of them.
 const UNUSED_SOURCE: [&str; 2] = ["src", "compiler"];
 
@@ -73,6 +76,8 @@ enum Lists {
 struct Apt<'a> {
     tools: &'a Tools,
     lists: Lists,
+    /// Another architecture whose packages it knows, too.
+    foreign: Option<&'a str>,
 }
 
 /// A package file that apt knows.
@@ -95,9 +100,17 @@ impl PackageFile {
         self.file.split('_').nth(1).unwrap_or_default()
     }
 
-    /// As apt takes it: `name=version`.
+    fn architecture(&self) -> &str {
+        self.file.rsplit('_').next().unwrap_or_default().trim_end_matches(".deb")
+    }
+
+    /// As apt takes it: `name=version`, with the architecture if it is another than this machine's.
     fn pinned(&self) -> String {
-        format!("{}={}", self.name(), self.version().replace("%3a", ":"))
+        let architecture = match self.architecture() {
+            NATIVE | "all" => String::new(),
+            foreign => format!(":{foreign}"),
+        };
+        format!("{}{architecture}={}", self.name(), self.version().replace("%3a", ":"))
     }
 
     /// Whether `folder` holds the whole, right file.
@@ -111,7 +124,11 @@ impl PackageFile {
 /// Unpacks rustc-web, its library source, its clippy and the shared libraries this machine lacks into `destination`.
 pub fn unpack_rustc(environment: &Environment, folder: &ToolchainFolder, destination: &Path) -> Result<()> {
     let tools = Tools::find(environment)?;
-    let packages = download(&tools, folder, &COMPILER_PACKAGES, check_compiler_version)?;
+    let packages = download(&tools, folder, None, |apt| {
+        let packages = apt.resolve(&COMPILER_PACKAGES)?;
+        check_compiler_version(&packages)?;
+        Ok(packages)
+    })?;
     folder.install(destination, |unfinished| {
         unpack(&tools, folder, &packages, unfinished)?;
         remove_unused_source(unfinished)?;
@@ -131,28 +148,48 @@ pub fn unpack_packages(
     destination: &Path,
 ) -> Result<()> {
     let tools = Tools::find(environment)?;
-    let packages = download(&tools, folder, roots, |_| Ok(()))?;
+    let packages = download(&tools, folder, None, |apt| apt.resolve(roots))?;
     folder.install(destination, |unfinished| unpack(&tools, folder, &packages, unfinished))?;
     discard(folder, &packages);
     Ok(())
 }
 
-/// Downloads `roots` and the dependencies this machine lacks: by the system's package lists, and where these are
-/// missing, too old or out of date, by fresh ones.
+/// Unpacks `packages`, some of them with `:` and the architecture `foreign`, and no dependencies into `destination`. `complete` makes of
+/// them what they are for.
+pub fn unpack_foreign(
+    environment: &Environment,
+    folder: &ToolchainFolder,
+    foreign: &str,
+    packages: &[String],
+    destination: &Path,
+    complete: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
+    let tools = Tools::find(environment)?;
+    let names = packages.iter().cloned().collect();
+    let packages = download(&tools, folder, Some(foreign), |apt| apt.files(&names))?;
+    folder.install(destination, |unfinished| {
+        unpack(&tools, folder, &packages, unfinished)?;
+        complete(unfinished)
+    })?;
+    discard(folder, &packages);
+    Ok(())
+}
+
+/// Downloads the packages that `find` names: by the system's package lists, and where these are missing, too old or out of date, by
+/// fresh ones.
 fn download(
     tools: &Tools,
     folder: &ToolchainFolder,
-    roots: &[&str],
-    check: impl Fn(&[PackageFile]) -> Result<()>,
+    foreign: Option<&str>,
+    find: impl Fn(&Apt<'_>) -> Result<Vec<PackageFile>>,
 ) -> Result<Vec<PackageFile>> {
-    let attempt = |apt: &Apt| {
-        let packages = apt.resolve(roots)?;
-        check(&packages)?;
+    let attempt = |apt: &Apt<'_>| {
+        let packages = find(apt)?;
         apt.download(&packages, &folder.downloads())?;
         Ok(packages)
     };
-    attempt(&Apt { tools, lists: Lists::System }).or_else(|_| {
-        let apt = Apt { tools, lists: Lists::Private(folder.path.join("apt")) };
+    attempt(&Apt { tools, lists: Lists::System, foreign }).or_else(|_| {
+        let apt = Apt { tools, lists: Lists::Private(folder.path.join("apt")), foreign };
         eprintln!(
             "xtask: the system's package lists are missing or out of date; fetching others, for this folder only"
         );
@@ -179,6 +216,9 @@ impl Apt<'_> {
         if let Lists::Private(folder) = &self.lists {
             command.arg("-o").arg(format!("Dir::State::Lists={}", folder.join("lists").display()));
             command.arg("-o").arg(format!("Dir::Cache={}", folder.join("cache").display()));
+        }
+        for architecture in self.foreign.iter().flat_map(|foreign| [NATIVE, foreign]) {
+            command.arg("-o").arg(format!("APT::Architectures::={architecture}"));
         }
         command
     }
@@ -211,10 +251,15 @@ impl Apt<'_> {
             let is_needed = |name: &String| needed.iter().any(|one| one.split('=').next() == Some(name.as_str()));
             new = missing_dependencies(&listing, &skipped).into_iter().filter(|name| !is_needed(name)).collect();
         }
-        let listing = capture(self.command(&self.tools.apt_get).args(["download", "--print-uris"]).args(&needed))?;
+        self.files(&needed)
+    }
+
+    /// The files of the packages `names`.
+    fn files(&self, names: &BTreeSet<String>) -> Result<Vec<PackageFile>> {
+        let listing = capture(self.command(&self.tools.apt_get).args(["download", "--print-uris"]).args(names))?;
         let packages: Vec<PackageFile> = listing.lines().filter_map(parse_uri).collect();
-        if packages.len() < needed.len() {
-            bail!("apt does not say where to get all of {}", needed.into_iter().collect::<Vec<_>>().join(", "));
+        if packages.len() < names.len() {
+            bail!("apt does not say where to get all of {}", names.iter().cloned().collect::<Vec<_>>().join(", "));
         }
         Ok(packages)
     }
@@ -335,6 +380,8 @@ mod tests {
         let expected =
             PackageFile { file: "libllvm22_1%3a22.1.8_amd64.deb".into(), size: 29378692, sha256: "729ec3".into() };
         assert_eq!(expected.pinned(), "libllvm22=1:22.1.8");
+        let foreign = PackageFile { file: "libc6_2.36-9_arm64.deb".into(), ..expected.clone() };
+        assert_eq!(foreign.pinned(), "libc6:arm64=2.36-9");
         assert_eq!(parse_uri(line), Some(expected));
         assert_eq!(parse_uri("W: some warning"), None);
         assert_eq!(parse_uri("'uri' file 12 MD5Sum:00"), None, "a file that cannot be verified is not taken");

@@ -17,11 +17,15 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::cuda_tool::CudaTool;
 use crate::device_compiler::{self, DeviceCompiler, NotFound, Origin, PROVISIONED_FOLDER};
+use crate::emulator::{self, Emulator, Runner};
 use crate::environment::{Environment, Workspace};
 use crate::files;
+use crate::machine::Machine;
 use crate::nvcc::Nvcc;
 use crate::oldest_rust::{self, OldestRust};
+use crate::portable::Toolset;
 use crate::ptxas::Ptxas;
+use crate::standard_library::{self, StandardLibrary};
 use crate::zigbuild::{self, Zigbuild};
 pub use device_library::device_library;
 pub use rust_cuda::rust_cuda;
@@ -139,6 +143,78 @@ pub fn nvcc(environment: &Environment, workspace: &Workspace) -> Result<Nvcc> {
             Nvcc::VARIABLE
         )
     })
+}
+
+/// What builds for a kind of machine.
+pub fn toolset(environment: &Environment, workspace: &Workspace, machine: Machine) -> Result<Toolset> {
+    let library = standard_library(environment, workspace, machine)?;
+    Ok(Toolset { machine, zigbuild: zigbuild(environment, workspace)?, library })
+}
+
+/// Rust's standard library for a kind of machine; provisioned from Debian packages, with their compiler, when cargo's has none.
+fn standard_library(environment: &Environment, workspace: &Workspace, machine: Machine) -> Result<StandardLibrary> {
+    if let Some(library) = StandardLibrary::find(environment, workspace, machine) {
+        return Ok(library);
+    }
+    let provisioned = ToolchainFolder::lock(workspace).and_then(|folder| {
+        if !device_compiler::provisioned_rustc(workspace).is_file() {
+            provision_rustc(environment, workspace, &folder)?;
+        }
+        // Another process may have provisioned it while this one waited for the lock.
+        if let Some(library) = StandardLibrary::find(environment, workspace, machine) {
+            return Ok(library);
+        }
+        eprintln!("xtask: no standard library of Rust for {} on this machine; getting Debian's", machine.name());
+        let version =
+            standard_library::compiler_version(workspace).context("the compiler in .toolchain has no version")?;
+        let destination = standard_library::unpacked(workspace, machine).context("no compiler in .toolchain")?;
+        let package = format!("libstd-rust-web-dev:{}={version}", machine.debian());
+        debian::unpack_foreign(environment, &folder, machine.debian(), &[package], &destination, |_| Ok(()))
+            .with_context(|| format!("if Debian no longer has {version}, remove .toolchain/{PROVISIONED_FOLDER}"))?;
+        StandardLibrary::find(environment, workspace, machine).context("the package does not hold what it should")
+    });
+    provisioned.with_context(|| {
+        format!(
+            "Rust has no standard library for {0}, and none could be brought into .toolchain; this would help: \
+             `rustup target add {0}`",
+            machine.target()
+        )
+    })
+}
+
+/// What runs programs of a kind of machine.
+pub fn runner(environment: &Environment, workspace: &Workspace, machine: Machine) -> Result<Runner> {
+    match machine.is_this() {
+        true => Ok(Runner::Here),
+        false => emulator(environment, workspace, machine).map(Runner::Emulated),
+    }
+}
+
+/// The emulator of a kind of machine, provisioned from Debian packages.
+fn emulator(environment: &Environment, workspace: &Workspace, machine: Machine) -> Result<Emulator> {
+    if let Some(found) = Emulator::find(workspace, machine) {
+        return Ok(found);
+    }
+    let folder = ToolchainFolder::lock(workspace)?;
+    // Another process may have provisioned it while this one waited for the lock.
+    if let Some(found) = Emulator::find(workspace, machine) {
+        return Ok(found);
+    }
+    eprintln!("xtask: getting QEMU and Python for {} from Debian, 76 MB", machine.name());
+    let destination = Emulator::folder(workspace, machine);
+    let complete = |root: &Path| {
+        emulator::keep_program(root, machine)?;
+        eprintln!("xtask: {}, emulated, is ready", Emulator::at(root, machine).probe()?.trim());
+        Ok(())
+    };
+    debian::unpack_foreign(environment, &folder, machine.debian(), &emulator::packages(machine), &destination, complete)
+        .and_then(|()| Emulator::find(workspace, machine).context("the packages do not hold what they should"))
+        .with_context(|| {
+            format!(
+                "programs for {} are run by Debian's packages, which could not be brought into .toolchain",
+                machine.name()
+            )
+        })
 }
 
 /// cargo-zigbuild of this machine; provisioned from Python wheels when there is none.

@@ -8,8 +8,11 @@ use tempfile::TempDir;
 
 use crate::cuda_tool::CudaTool;
 use crate::device_compiler::{self, Origin};
+use crate::emulator::{self, Emulator};
 use crate::environment::{Environment, Workspace};
+use crate::machine::Machine as Kind;
 use crate::nvcc::Nvcc;
+use crate::standard_library::StandardLibrary;
 
 /// A machine with nothing but Debian's package tools and an empty workspace.
 pub struct Machine {
@@ -195,6 +198,54 @@ fn the_oldest_rust_is_provisioned_beside_a_newer_one_and_kept() {
         super::oldest_rust(&machine.environment(), &machine.workspace()).unwrap();
     }
     assert_eq!(machine.downloads().len(), 1, "the second call must not download anything");
+}
+
+#[test]
+fn the_standard_library_of_another_machine_has_the_version_of_its_compiler_and_is_kept() {
+    let machine = Machine::new();
+    let library = "mkdir -p usr/lib/rustlib/aarch64-unknown-linux-gnu/lib\n";
+    machine.add_package("libstd-rust-web-dev_1.96.0_arm64.deb", library);
+    machine.add_package("libstd-rust-web-dev_1.97.0_arm64.deb", "exit 1\n");
+    for _ in 0..2 {
+        let found =
+            super::standard_library(&machine.environment(), &machine.workspace(), Kind::Aarch64).expect("a library");
+        let StandardLibrary::Unpacked { rustc, .. } = found else { panic!("{found:?}") };
+        assert!(rustc.is_file(), "{}", rustc.display());
+    }
+    assert_eq!(machine.downloads()[1..], ["libstd-rust-web-dev:arm64=1.96.0"]);
+}
+
+#[test]
+fn without_debian_the_error_names_what_would_get_the_library_of_another_machine() {
+    let machine = Machine::new();
+    fs::remove_file(machine.tools().join("apt-get")).unwrap();
+    let refused = super::standard_library(&machine.environment(), &machine.workspace(), Kind::Aarch64);
+    let error = format!("{:#}", refused.unwrap_err());
+    for part in ["`rustup target add aarch64-unknown-linux-gnu`", "there is no apt-get"] {
+        assert!(error.contains(part), "{part:?} is missing in: {error}");
+    }
+}
+
+#[test]
+fn an_emulator_is_complete_once_its_python_ran() {
+    let machine = Machine::new();
+    for package in emulator::packages(Kind::Aarch64) {
+        let (name, architecture) = package.split_once(':').unwrap_or((&package, "all"));
+        machine.add_package(&format!("{name}_1_{architecture}.deb"), ": a part\n");
+    }
+    let qemu = |what: &str| {
+        format!(
+            "mkdir -p usr/bin; cd usr/bin; echo '{what}' > qemu-aarch64-static; chmod +x qemu-*; : > qemu-arm-static\n"
+        )
+    };
+    let runner = || super::runner(&machine.environment(), &machine.workspace(), Kind::Aarch64);
+    machine.add_package("qemu-user-static_1_all.deb", &qemu("exit 1"));
+    assert!(format!("{:#}", runner().unwrap_err()).contains("qemu-aarch64-static"));
+    machine.add_package("qemu-user-static_1_all.deb", &qemu("#!/bin/sh"));
+    runner().unwrap();
+    let programs = Emulator::folder(&machine.workspace(), Kind::Aarch64).join("usr/bin");
+    let kept: Vec<_> = fs::read_dir(programs).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(kept, ["qemu-aarch64-static"], "QEMU's programs for other machines");
 }
 
 #[test]
