@@ -162,7 +162,7 @@ impl Gradients {
                 expected[at([batch, head, query, key])] = Some(0.0);
             }
         }
-        self.for_each_d_s(|place, ds| *expected[at(place)].as_mut().expect("it is one of all") += ds);
+        self.for_each_score(|place, _, score| *expected[at(place)].as_mut().expect("it is one of all") += score.ds);
         let got = self.case.stream.clone_dtoh(self.d_bias.as_ref().unwrap()).unwrap();
         let largest = expected.iter().flatten().fold(0.0, |largest: f64, value| largest.max(value.abs()));
         let coarseness = if self.case.problem.element() == Element::F16 { 2e-3 } else { 1.6e-2 };
@@ -208,12 +208,7 @@ impl Gradients {
         gradients
     }
 
-    /// Calls `use_it` with each batch entry, head, query and key that it attends to, and dS in f64 with respect to what a bias is added to.
-    fn for_each_d_s(&self, mut use_it: impl FnMut([u32; 4], f64)) {
-        self.for_each_score(|place, _, score| use_it(place, score.ds));
-    }
-
-    /// The same with the rows of Q, K and dO, and all that is known of the score.
+    /// Calls `use_it` with each batch entry, head, query and key that it attends to, the rows of Q, K and dO, and what is known of the score.
     fn for_each_score(&self, mut use_it: impl FnMut([u32; 4], Rows<'_>, Score)) {
         let problem = &self.case.problem;
         let (shape, views) = (problem.shape(), problem.views());

@@ -146,15 +146,17 @@ def _backward(
     align: str = TOP_LEFT,
     softcap: Optional[float] = None,
     deterministic: bool = False,
+    *,
+    dbias: Optional[Tensor] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """fa512's own backward, or of wider heads, where it can, PyTorch's own flash backward on O and LSE of fa512, which have the same
     meaning. Without dropout, that reads no random numbers.
 
-    It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right: see `_can_pytorch`.
+    dBias goes to `dbias`. It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right: see `_can_pytorch`.
     """
     limits = (is_causal, scale, window_left, window_right, align)
     if is_faster(query) or not _can_pytorch(query, key, limits, (softcap, alibi_slopes, bias)):
-        tensors = {"alibi_slopes": alibi_slopes, "bias": bias}
+        tensors = {"alibi_slopes": alibi_slopes, "bias": bias, "dbias": dbias}
         options = {"causal": is_causal, "scale": scale, "window": (window_left, window_right), "align": align, "softcap": softcap}
         return _own_backward.of_batch(grad, query, key, value, out, lse, **options, **tensors)
     return flash_backward(grad, query, key, value, out, lse, is_causal, scale, window_left, window_right, deterministic)
@@ -195,19 +197,11 @@ def _bias_backward(
     lse: Tensor,
     alibi_slopes: Optional[Tensor],
     bias: Tensor,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    window_left: Optional[int] = None,
-    window_right: Optional[int] = None,
-    align: str = TOP_LEFT,
-    softcap: Optional[float] = None,
-    deterministic: bool = False,
+    *options: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same with dBias, always by fa512's own backward."""
-    options = {"causal": is_causal, "scale": scale, "window": (window_left, window_right), "align": align, "softcap": softcap}
-    tensors = {"alibi_slopes": alibi_slopes, "bias": bias, "dbias": _own_backward.new_dbias(bias)}
-    made = _own_backward.of_batch(grad, query, key, value, out, lse, **options, **tensors)
-    return *made, tensors["dbias"]
+    """The same with dBias. No backward but fa512's own knows a bias."""
+    dbias = _own_backward.new_dbias(bias)
+    return *_backward(grad, query, key, value, out, lse, alibi_slopes, bias, *options, dbias=dbias), dbias
 
 
 implement("attention", forward_cuda, forward_with_lse_cuda, _backward, _bias_backward=_bias_backward)

@@ -89,9 +89,7 @@ impl Torch {
 
     /// `gradient` with the dBias that is stored to a tensor, and its address.
     fn with_bias(&self, gradient: Gradient, asked: &Asked, d_bias: &Read) -> Option<(Gradient, Option<u64>)> {
-        let [batch, heads, rows, _] = asked.of_q;
-        let scores = [batch, heads, rows, asked.of_k[2]];
-        let strides = strides_of(&self.array(d_bias)?, "dbias", scores, &self.array(&asked.q)?).ok()?;
+        let strides = strides_of(&self.array(d_bias)?, "dbias", asked.of_scores(), &self.array(&asked.q)?).ok()?;
         Some((gradient.with_bias(strides).ok()?, Some(d_bias.address)))
     }
 
@@ -283,8 +281,10 @@ pub unsafe extern "C-unwind" fn of_kept(stack: *mut u64, _: u64, _: u64) {
     };
     let kept = Kept { bits, softcap: f64::from_bits(softcap), sides: [left as i64, right as i64] };
     let mut call = Call::of_kept(kept, [q, k, v], [bias, of_q, of_k], scale);
-    call.has_others |= rest.iter().any(Option::is_some);
-    let mut outcome = torch.backward(&Backward { call, d_o, o, lse, needs_bias: truth(needs_bias) });
+    // With lengths, the operator's bias holds what has no gradient.
+    let (needs_bias, has_bias) = (truth(needs_bias), call.changes.bias.is_some());
+    call.has_others |= rest.iter().any(Option::is_some) || needs_bias && !has_bias;
+    let mut outcome = torch.backward(&Backward { call, d_o, o, lse, needs_bias: needs_bias && has_bias });
     if let Ok((_, d_bias)) = &mut outcome {
         // SAFETY: there is room for four results, of which the last is the gradient of a bias.
         unsafe { stack.add(3).write(torch.value(d_bias.take())) }

@@ -124,6 +124,14 @@ pub struct Asked {
     problem: Problem,
 }
 
+impl Asked {
+    /// Sizes of the scores: batch, heads, queries and keys.
+    pub fn of_scores(&self) -> [i64; 4] {
+        let [batch, heads, rows, _] = self.of_q;
+        [batch, heads, rows, self.of_k[2]]
+    }
+}
+
 impl Torch {
     /// What `call` computes; `None` if it is not supported.
     pub fn asked(&self, call: &Call) -> Option<Asked> {
@@ -219,12 +227,12 @@ impl Torch {
             None => Some(None),
         };
         let (slopes, bias, q) = (array(slopes)?, array(bias)?, self.array(&asked.q)?);
-        let [batch, heads, rows, _] = asked.of_q;
+        let [batch, heads, ..] = asked.of_q;
         let entries = match (call.order, &call.lengths[0]) {
             (Order::Packed, Some(begins)) => begins.read()?.sizes[0] - 1,
             _ => batch,
         };
-        let scores = [batch, heads, rows, asked.of_k[2]];
+        let scores = asked.of_scores();
         let alibi =
             slopes.as_ref().map(|slopes| slopes_of(slopes, heads, (entries, "entries"), &q)).transpose().ok()?;
         let strides = bias.as_ref().map(|bias| strides_of(bias, "bias", scores, &q)).transpose().ok()?;

@@ -416,13 +416,15 @@ class Kernels(unittest.TestCase):
 
     def test_a_node_keeps_whatever_a_call_has(self):
         shape, slopes = (2, 2, 70, 40), MEMORY.tensor(torch.tensor([0.1, 0.3]))
-        bias = MEMORY.tensor(random(1, 2, 70, 90, seed=7))
+        bias, of_keys = (MEMORY.tensor(random(*sizes, seed=7)) for sizes in ((1, 2, 70, 90), (90,)))
         for form, is_causal, window, align, softcap, of_heads, of_bias in [
             ("bhsd", True, (None, None), "top-left", None, None, None),
             ("bshd", False, (9, 5), "bottom-right", 2.0, None, None),
             ("bhsd", False, (None, 0), "bottom-right", None, slopes, None),
             ("bshd", True, (20, None), "top-left", 1.5, slopes, bias),
             ("bhsd", False, (None, None), "top-left", None, None, bias),
+            ("bhsd", False, (None, None), "bottom-right", None, None, bias.detach().requires_grad_()),
+            ("bshd", True, (None, None), "top-left", None, slopes, of_keys.detach().requires_grad_()),
         ]:
             MEMORY.used = FLOOR + (1 << 20)
             plain = list(map(MEMORY.tensor, problem(shape=shape, keys=90, kv_heads=1)))
@@ -432,10 +434,13 @@ class Kernels(unittest.TestCase):
             out, lse = _recorded.keep(_recorded.FORMS[form], *given, (of_bias, of_heads, None), *options[:6])
             self.assertEqual(type(out.grad_fn).__name__, "EfficientAttentionBackward0")
             out = out if form == "bhsd" else out.transpose(1, 2)
-            self.compare((out.detach(), lse), cpu._compute(*plain, *options, of_bias), (form, options))
-            grad = MEMORY.tensor(random(*shape, seed=9))
-            expected = cpu.own_gradients(grad, *plain, is_causal, 0.2, *window, align, softcap, of_heads, of_bias)
-            self.compare_gradients(self.gradients(out, tensors, grad), expected, (form, options))
+            plain_bias = None if of_bias is None else of_bias.detach()
+            self.compare((out.detach(), lse), cpu._compute(*plain, *options, plain_bias), (form, options))
+            arguments = (MEMORY.tensor(random(*shape, seed=9)), *plain, *options, plain_bias)
+            expected = cpu.own_gradients(*arguments)
+            if of_bias is not None and of_bias.requires_grad:
+                tensors, expected = [*tensors, of_bias], (*expected, cpu.own_dbias(of_bias, *arguments))
+            self.compare_gradients(self.gradients(out, tensors, arguments[0]), expected, (form, options))
         self.assertEqual(REFUSED, [])
 
     def test_a_node_keeps_lengths(self):
