@@ -32,7 +32,7 @@ macro_rules! score_mod_of {
             > as bias::Waiting>::Bias,
         >
     };
-    ([Modified], $kind:ident, $sequence:ty) => {
+    ([Modified $(, DBias)?], $kind:ident, $sequence:ty) => {
         scores::Modified<bias::InRegisters<{ <$sequence as sequence::Sequence>::HAS_BIAS }>>
     };
 }
@@ -109,6 +109,17 @@ macro_rules! in_module {
 #[cfg(not(feature = "candidates"))]
 contract::for_every_variant!(entries);
 
+/// Whether a backward entry computes dBias, from the text after the mask in its variant's line.
+#[cfg(feature = "sm_80")]
+macro_rules! computes_d_bias {
+    ([Modified, DBias]) => {
+        true
+    };
+    ($scores:tt) => {
+        false
+    };
+}
+
 /// Declares a backward entry, if its family is being compiled.
 macro_rules! backward_entry {
     (Sm80 $entry:ident, $element:ident, $tile:expr, $sequence:ty, $mask:ty, $scores:tt) => {
@@ -119,6 +130,7 @@ macro_rules! backward_entry {
 
                 impl backward::sm80::Sm80Backward for Entry {
                     const TILE: Tile = TILE;
+                    const COMPUTES_D_BIAS: bool = computes_d_bias!($scores);
                 }
 
                 type Division = backward::sm80::Paired<{ TILE.is_paired() }>;
@@ -150,17 +162,17 @@ macro_rules! backward_entry {
 /// Declares the backward entries, two for each line, each in a module of its own.
 #[cfg(not(feature = "candidates"))]
 macro_rules! backward_entries {
-    ($($f16:ident, $bf16:ident: $kind:ident $tile:expr, $sequence:ident, $mask:ident $(, $scores:ident)?;)*) => {
+    ($($f16:ident, $bf16:ident: $kind:ident $tile:expr, $sequence:ident, $mask:ident $(, $scores:ident $(, $d_bias:ident)?)?;)*) => {
         $(
             mod $f16 {
                 #[allow(unused_imports, reason = "the entries of the other families are left out")]
                 use super::shipped::*;
-                backward_entry! { $kind $f16, F16, $tile, sequence::$sequence, mask::$mask, [$($scores)?] }
+                backward_entry! { $kind $f16, F16, $tile, sequence::$sequence, mask::$mask, [$($scores $(, $d_bias)?)?] }
             }
             mod $bf16 {
                 #[allow(unused_imports, reason = "the entries of the other families are left out")]
                 use super::shipped::*;
-                backward_entry! { $kind $bf16, Bf16, $tile, sequence::$sequence, mask::$mask, [$($scores)?] }
+                backward_entry! { $kind $bf16, Bf16, $tile, sequence::$sequence, mask::$mask, [$($scores $(, $d_bias)?)?] }
             }
         )*
     };

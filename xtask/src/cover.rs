@@ -102,6 +102,7 @@ mod tests {
                 &[
                     |one| format!("{:?}", one.mask),
                     |one| format!("{:?}", one.scores),
+                    |one| format!("{:?}", one.computes_d_bias),
                     |one| format!("{:?}", one.sequence),
                     |one| format!("{:?}", one.element),
                     |one| format!("{:?}", std::mem::discriminant(&one.tile)),

@@ -92,8 +92,9 @@ impl Candidate {
 
 /// [`declaration`] of a backward entry. Nothing is declared where another family is compiled.
 pub fn declaration_of_backward(variant: &BackwardVariant) -> String {
-    let BackwardVariant { entry, tile, element, sequence, mask, scores } = variant;
+    let BackwardVariant { entry, tile, element, sequence, mask, scores, computes_d_bias } = variant;
     let scores = match scores {
+        _ if *computes_d_bias => "[Modified, DBias]",
         Scores::Unmodified => "[]",
         Scores::Modified => "[Modified]",
     };

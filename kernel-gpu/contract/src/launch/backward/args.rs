@@ -94,7 +94,8 @@ impl SumsArgs {
     };
 }
 
-/// dBias, and the first blocks of the launch, which compute it unless the blocks of queries do. A tile of it has the queries of a query tile, and the keys of a step.
+/// dBias, and the first blocks of the launch, which compute it unless the blocks of queries do. A tile of it has the queries of a query tile, and
+/// the keys of a step.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BiasArgs {
@@ -131,6 +132,12 @@ pub struct BiasArgs {
 }
 
 impl BiasArgs {
+    /// Whether the blocks of queries store dBias.
+    #[inline(always)]
+    pub const fn is_of_queries(&self) -> bool {
+        self.d_bias != 0 && self.blocks == 0
+    }
+
     /// dBias is not asked for.
     pub(super) const NONE: Self = {
         let one = Divisor::new(core::num::NonZeroU32::MIN);

@@ -1,7 +1,8 @@
 //! dBias: which blocks compute which tiles of it.
 //!
-//! Where nothing shares an element of dBias, the items of queries store their dS. Else batch entries, heads or queries share some: a block adds up what shares a tile of it, in one order. Where the tiles are too
-//! few to keep a GPU busy, each sum has several parts with a block each, which leave their sums in a workspace. A second launch adds these.
+//! Where nothing shares an element of dBias, the items of queries store their dS. Else batch entries, heads or queries share some, and a block
+//! adds up what shares a tile, in one order. Where the tiles are too few to keep a GPU busy, each sum has several parts with a block each, which
+//! leave their sums in a workspace. A second launch adds these.
 
 use core::num::NonZeroU32;
 
@@ -13,9 +14,12 @@ use crate::spec::config::Mask;
 use crate::spec::gradient::Gradient;
 use crate::spec::limits::MAXIMUM_WORK_ITEMS;
 use crate::spec::refusal::Refusal;
+use crate::spec::tensor::Strides;
 
 /// Blocks of a sum's parts that a multiprocessor should get, for each that it holds at once.
 const ROUNDS: u32 = 2;
+/// How many parts are added in the time that a summand takes, on an H200.
+const PARTS_OF_A_SUMMAND: u32 = 8;
 /// Bytes of an element of a sum, which is f32.
 const SUM_BYTES: u64 = 4;
 
@@ -32,6 +36,7 @@ pub(super) struct Layout {
     of_part: u32,
     /// Whether the items of queries store dBias.
     is_of_queries: bool,
+    strides: Strides,
     tile: Tile,
 }
 
@@ -59,8 +64,10 @@ impl Layout {
         // Both fit 32 bits, as their product does.
         let (tiles, summands) = (tiles as u32, summands.max(1) as u32);
         let wanted = multiprocessors.map_or(1, |count| count.saturating_mul(tile.min_blocks * ROUNDS));
-        let of_part = summands.div_ceil(wanted.div_ceil(tiles.max(1)).clamp(1, summands));
-        Ok(Some(Self { own, shared, parts: summands.div_ceil(of_part), of_part, is_of_queries, tile }))
+        // So many that a part takes as long as adding them one after another.
+        let most = summands.saturating_mul(PARTS_OF_A_SUMMAND).isqrt();
+        let of_part = summands.div_ceil(wanted.div_ceil(tiles.max(1)).min(most).clamp(1, summands));
+        Ok(Some(Self { own, shared, parts: summands.div_ceil(of_part), of_part, is_of_queries, strides, tile }))
     }
 
     /// Tiles of dBias.
@@ -84,14 +91,12 @@ impl Layout {
         if self.has_parts() { u64::from(self.blocks()) * of_tile } else { 0 }
     }
 
-    /// What a launch knows of it, given the addresses of dBias and of the workspace.
-    pub(super) fn args(self, gradient: &Gradient, d_bias: u64, sums: u64) -> BiasArgs {
+    /// What a launch knows of it without the addresses of dBias and of the workspace.
+    pub(super) fn args(self) -> BiasArgs {
         let divisor = |count| Divisor::new(NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN));
         let ([key_tiles, query_tiles, heads, batch], [shared_query_tiles, shared_heads, _]) = (self.own, self.shared);
         BiasArgs {
-            d_bias,
-            sums,
-            strides: gradient.bias().unwrap_or(BiasArgs::NONE.strides),
+            strides: self.strides,
             key_tiles: divisor(key_tiles),
             query_tiles: divisor(query_tiles),
             heads: divisor(heads),
@@ -103,7 +108,7 @@ impl Layout {
             parts: self.parts,
             tiles: self.tiles(),
             blocks: self.blocks(),
-            adds_parts: 0,
+            ..BiasArgs::NONE
         }
     }
 }

@@ -135,7 +135,7 @@ impl BackwardPlan {
             key_blocks: key_blocks as u32,
             scale: problem.scale() as f32,
             workspace: sums.map_or(SumsArgs::NONE, Layout::args),
-            bias: BiasArgs::NONE,
+            bias: bias.map_or(BiasArgs::NONE, bias::Layout::args),
         };
         Ok(Self { variant, gradient: *gradient, blocks: grid, args, sums, bias })
     }
@@ -218,7 +218,7 @@ impl BackwardPlan {
         let tensors = ForwardArgs { q, k, v, o, lse, score_mod, ..self.args.problem };
         let problem = ForwardArgs { cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, ..tensors };
         let d_bias = d_bias.map_or(0, |(_, range)| range.start);
-        let bias = self.bias.map_or(BiasArgs::NONE, |bias| bias.args(&self.gradient, d_bias, workspace));
+        let bias = BiasArgs { d_bias, sums: workspace, ..self.args.bias };
         let workspace = self.sums.map_or(SumsArgs::NONE, |sums| sums.at(workspace));
         let args = BackwardArgs { problem, d_o, dq, dk, dv, workspace, bias, ..self.args };
         let encoded = BackwardMaps([[0; TENSOR_MAP_BYTES as usize]; MAPPED.len()]);
@@ -261,7 +261,12 @@ fn choose(gradient: &Gradient, gpu: &Gpu<'_>, sums: Sums) -> Result<&'static Bac
         };
         let is_packed = matches!(variant.sequence, Sequence::Packed);
         let has_memory = sums != Sums::Nowhere || !variant.sums_in_workspace();
-        has_memory && computes_mask && is_packed == problem.packing().is_some() && variant.element == problem.element()
+        let computes_d_bias = variant.computes_d_bias == gradient.bias().is_some();
+        has_memory
+            && computes_mask
+            && computes_d_bias
+            && is_packed == problem.packing().is_some()
+            && variant.element == problem.element()
     };
     let takes = |one: &&BackwardVariant| one.head_dims().contains(&shape.head_dim) && is_taken(one, shape, gpu, sums);
     let candidates = BACKWARD_VARIANTS.iter().filter(accepts).filter(takes);
@@ -439,6 +444,12 @@ mod tests {
                 }
             }
         }
+        let strides = Strides { batch: 4 * 200 * 300, head: 200 * 300, row: 300 };
+        let score_mod = ScoreMod { bias: Some(strides), ..ScoreMod::NONE };
+        let gradient = Gradient::new(problem(64).with_score_mod(score_mod).unwrap()).unwrap();
+        let entry = |gradient| BackwardPlan::new(gradient, &GPU, Sums::Nowhere).unwrap().variant().entry;
+        assert_eq!(entry(&gradient), "fa512_sm80_backward_modified", "dBias is not asked for");
+        assert_eq!(entry(&gradient.with_bias(strides).unwrap()), "fa512_sm80_backward_dbias");
         let entry = |head_dim| plan(problem(head_dim)).unwrap().variant().entry;
         assert_eq!([entry(136), entry(200)], ["fa512_sm80_d192_backward_full", "fa512_sm80_d256_backward_full"]);
     }
@@ -446,12 +457,13 @@ mod tests {
     #[test]
     fn blocks_fit_every_gpu_and_entries_are_named_after_what_they_compute() {
         for variant in BACKWARD_VARIANTS {
-            let BackwardVariant { entry, tile, element, sequence, mask, scores } = variant;
+            let BackwardVariant { entry, tile, element, sequence, mask, scores, computes_d_bias } = variant;
             for limits in ARCHITECTURES.iter().filter(|limits| variant.family().runs_on(limits.architecture)) {
                 assert!(tile.shared_bytes() <= limits.shared_bytes_per_block, "{entry} on {}", limits.architecture);
             }
             let of = |condition, word: &'static str| if condition { word } else { "" };
             let computes = match (scores, mask) {
+                _ if *computes_d_bias => "dbias",
                 (Scores::Modified, _) => "modified",
                 (_, Mask::Full) => "full",
                 (_, Mask::Causal) => "causal",

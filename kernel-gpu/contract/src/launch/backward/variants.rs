@@ -362,6 +362,8 @@ pub struct BackwardVariant {
     pub mask: Mask,
     /// Whether it supports score modifications.
     pub scores: Scores,
+    /// Whether it computes dBias.
+    pub computes_d_bias: bool,
 }
 
 impl BackwardVariant {
@@ -448,7 +450,7 @@ impl BackwardVariant {
 }
 
 /// Calls `$callback!` with every line `entry for F16, entry for Bf16: family tile, sequence, mask;` of the backward entries, with `, Modified`
-/// after the mask of those with score modifications, as [`crate::for_every_variant`] does.
+/// after the mask of those with score modifications, as [`crate::for_every_variant`] does, and `, DBias` after that of those that compute it.
 #[macro_export]
 macro_rules! for_every_backward_variant {
     ($callback:ident) => {
@@ -471,25 +473,29 @@ macro_rules! for_every_backward_variant {
             fa512_sm90_d128_backward_causal, fa512_sm90_bf16_d128_backward_causal: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 2, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Causal;
             fa512_sm80_backward_full, fa512_sm80_bf16_backward_full: Sm80 Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Any, Full;
             fa512_sm80_backward_causal, fa512_sm80_bf16_backward_causal: Sm80 Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Any, Causal;
-            fa512_sm80_backward_modified, fa512_sm80_bf16_backward_modified: Sm80 Tile { columns: 64, rows: 64, step: 64, warps: 4, min_blocks: 2 }, Any, Window, Modified;
+            fa512_sm80_backward_modified, fa512_sm80_bf16_backward_modified: Sm80 Tile { columns: 64, rows: 64, step: 64, warps: 4, min_blocks: 3 }, Any, Window, Modified;
+            fa512_sm80_backward_dbias, fa512_sm80_bf16_backward_dbias: Sm80 Tile { columns: 64, rows: 64, step: 64, warps: 4, min_blocks: 3 }, Any, Window, Modified, DBias;
             fa512_sm80_backward_packed_full, fa512_sm80_bf16_backward_packed_full: Sm80 Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Packed, Full;
             fa512_sm80_backward_packed_causal, fa512_sm80_bf16_backward_packed_causal: Sm80 Tile { columns: 64, rows: 128, step: 64, warps: 4, min_blocks: 2 }, Packed, Causal;
-            fa512_sm80_backward_packed_modified, fa512_sm80_bf16_backward_packed_modified: Sm80 Tile { columns: 64, rows: 64, step: 64, warps: 4, min_blocks: 2 }, Packed, Window, Modified;
+            fa512_sm80_backward_packed_modified, fa512_sm80_bf16_backward_packed_modified: Sm80 Tile { columns: 64, rows: 64, step: 64, warps: 4, min_blocks: 3 }, Packed, Window, Modified;
             fa512_sm80_d128_backward_full, fa512_sm80_bf16_d128_backward_full: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Any, Full;
             fa512_sm80_d128_backward_causal, fa512_sm80_bf16_d128_backward_causal: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Any, Causal;
             fa512_sm80_d128_backward_modified, fa512_sm80_bf16_d128_backward_modified: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Any, Window, Modified;
+            fa512_sm80_d128_backward_dbias, fa512_sm80_bf16_d128_backward_dbias: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Any, Window, Modified, DBias;
             fa512_sm80_d128_backward_packed_full, fa512_sm80_bf16_d128_backward_packed_full: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Packed, Full;
             fa512_sm80_d128_backward_packed_causal, fa512_sm80_bf16_d128_backward_packed_causal: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Packed, Causal;
             fa512_sm80_d128_backward_packed_modified, fa512_sm80_bf16_d128_backward_packed_modified: Sm80 Tile { columns: 128, rows: 64, step: 32, warps: 4, min_blocks: 2 }, Packed, Window, Modified;
             fa512_sm80_d192_backward_full, fa512_sm80_bf16_d192_backward_full: Sm80 Tile { columns: 192, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Full;
             fa512_sm80_d192_backward_causal, fa512_sm80_bf16_d192_backward_causal: Sm80 Tile { columns: 192, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Causal;
             fa512_sm80_d192_backward_modified, fa512_sm80_bf16_d192_backward_modified: Sm80 Tile { columns: 192, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Window, Modified;
+            fa512_sm80_d192_backward_dbias, fa512_sm80_bf16_d192_backward_dbias: Sm80 Tile { columns: 192, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Window, Modified, DBias;
             fa512_sm80_d192_backward_packed_full, fa512_sm80_bf16_d192_backward_packed_full: Sm80 Tile { columns: 192, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Packed, Full;
             fa512_sm80_d192_backward_packed_causal, fa512_sm80_bf16_d192_backward_packed_causal: Sm80 Tile { columns: 192, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Packed, Causal;
             fa512_sm80_d192_backward_packed_modified, fa512_sm80_bf16_d192_backward_packed_modified: Sm80 Tile { columns: 192, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Packed, Window, Modified;
             fa512_sm80_d256_backward_full, fa512_sm80_bf16_d256_backward_full: Sm80 Tile { columns: 256, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Full;
             fa512_sm80_d256_backward_causal, fa512_sm80_bf16_d256_backward_causal: Sm80 Tile { columns: 256, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Causal;
             fa512_sm80_d256_backward_modified, fa512_sm80_bf16_d256_backward_modified: Sm80 Tile { columns: 256, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Window, Modified;
+            fa512_sm80_d256_backward_dbias, fa512_sm80_bf16_d256_backward_dbias: Sm80 Tile { columns: 256, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Any, Window, Modified, DBias;
             fa512_sm80_d256_backward_packed_full, fa512_sm80_bf16_d256_backward_packed_full: Sm80 Tile { columns: 256, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Packed, Full;
             fa512_sm80_d256_backward_packed_causal, fa512_sm80_bf16_d256_backward_packed_causal: Sm80 Tile { columns: 256, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Packed, Causal;
             fa512_sm80_d256_backward_packed_modified, fa512_sm80_bf16_d256_backward_packed_modified: Sm80 Tile { columns: 256, rows: 64, step: 32, warps: 8, min_blocks: 1 }, Packed, Window, Modified;
@@ -498,12 +504,12 @@ macro_rules! for_every_backward_variant {
 }
 
 macro_rules! list {
-    ($($f16:ident, $bf16:ident: $kind:ident $tile:expr, $sequence:ident, $mask:ident $(, $scores:ident)?;)*) => {
+    ($($f16:ident, $bf16:ident: $kind:ident $tile:expr, $sequence:ident, $mask:ident $(, $scores:ident $(, $d_bias:ident)?)?;)*) => {
         /// Every backward entry. Among those that compute a gradient on a GPU, the first is taken.
         pub const BACKWARD_VARIANTS: &[BackwardVariant] = &[
             $(
-                list!(@ $f16, F16, $kind $tile, $sequence, $mask, [$($scores)?]),
-                list!(@ $bf16, Bf16, $kind $tile, $sequence, $mask, [$($scores)?]),
+                list!(@ $f16, F16, $kind $tile, $sequence, $mask, [$($scores $(, $d_bias)?)?]),
+                list!(@ $bf16, Bf16, $kind $tile, $sequence, $mask, [$($scores $(, $d_bias)?)?]),
             )*
         ];
     };
@@ -515,10 +521,13 @@ macro_rules! list {
             sequence: Sequence::$sequence,
             mask: Mask::$mask,
             scores: list!(@scores $scores),
+            computes_d_bias: list!(@computes_d_bias $scores),
         }
     };
     (@scores []) => { Scores::Unmodified };
-    (@scores [$scores:ident]) => { Scores::$scores };
+    (@scores [$scores:ident $(, DBias)?]) => { Scores::$scores };
+    (@computes_d_bias [$scores:ident, DBias]) => { true };
+    (@computes_d_bias $scores:tt) => { false };
 }
 
 for_every_backward_variant!(list);

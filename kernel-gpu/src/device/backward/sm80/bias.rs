@@ -3,20 +3,17 @@
 //! A block computes a tile of it: dS of a query tile and of the keys of a step, as for dQ, of one summand after another, in registers. Sums of parts
 //! go to a workspace, from which another launch takes and adds them, in order.
 
-use super::bias_elements::{place, store_pair};
+use super::bias_elements::{store_fragment, store_shared};
 use super::kernel::Sm80Backward;
 use super::queries::alone::All;
-use super::queries::{Accumulators, D_O_TILE, K_TILE, Memory, O_TILE, Own, Part, Q_TILE, V_TILE};
+use super::queries::{Accumulators, D_O_TILE, K_TILE, Memory, O_TILE, Own, Part, Q_TILE, V_TILE, own_lse, start_rows};
 use super::statistics::Statistics;
 use crate::device::backward::bounds;
-use crate::device::backward::rows::base_2_lse;
 use crate::device::copy::start_copy;
 use crate::device::kernel::Tile;
-use crate::device::lane::{Lane, ROWS_PER_LANE, Scores};
-use crate::device::ptx::element::Element;
+use crate::device::lane::{Lane, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{cp_async, memory, shuffle, sync};
-use crate::device::scores::ScoreMod;
 use crate::device::sequence::Sequence;
 use crate::device::tile::head_rows::HeadRows;
 use crate::device::unrolled;
@@ -40,8 +37,7 @@ struct TileOfBias {
     /// Its first query tile, head and batch entry.
     work: BlockWork,
     first_key: u32,
-    /// Its number, and that of the part of its sum.
-    number: u32,
+    /// The number of the part of its sum.
     part: u32,
 }
 
@@ -54,14 +50,14 @@ impl TileOfBias {
         let (rest, head) = bias.heads.divide(rest);
         let (part, batch) = bias.batch.divide(rest);
         let work = BlockWork { batch, head, query_tile };
-        Self { work, first_key: key_tile * step, number: block - part * bias.tiles, part }
+        Self { work, first_key: key_tile * step, part }
     }
 }
 
-/// How a block's warps divide a tile.
-struct Division<K>(core::marker::PhantomData<K>);
+/// The keys of a tile that a warp has.
+struct KeysOfWarp<K>(core::marker::PhantomData<K>);
 
-impl<K: Sm80Backward> Division<K> {
+impl<K: Sm80Backward> KeysOfWarp<K> {
     /// Warps that share rows, each with other keys.
     const GROUPS: u32 = K::TILE.warps / K::TILE.teams();
     /// Parts of 16 keys of a warp.
@@ -99,7 +95,7 @@ pub unsafe fn gradient<K, const ROWS: u32, const STEP: u32, const M_TILES: usize
                 summand += 1;
             }
             if bias.parts > 1 {
-                leave_part::<K, M_TILES>(&sums, bias, tile.part * bias.tiles + tile.number, lane);
+                leave_part::<K, M_TILES>(&mut sums, bias, block, lane);
                 return;
             }
         }
@@ -129,16 +125,12 @@ unsafe fn add<K: Sm80Backward, const ROWS: u32, const STEP: u32, const M_TILES: 
     let work =
         BlockWork { batch: work.batch + batch, head: work.head + head, query_tile: work.query_tile + query_tile };
     let Some(tile) = K::Sequence::tile(problem, work, ROWS) else { return };
-    let bounds::Keys { rows: keys, position, begin, end } = bounds::Keys::of::<K>(problem, tile, ROWS, STEP);
-    if first_key >= end || first_key + STEP <= begin {
+    let attended = bounds::Keys::of::<K>(problem, tile, ROWS, STEP);
+    if first_key >= attended.end || first_key + STEP <= attended.begin {
         return;
     }
-    let (copiers, memory) = (K::copiers(problem.head_dim), Memory::<K, ROWS, STEP>::new());
+    let (copiers, memory, keys) = (K::copiers(problem.head_dim), Memory::<K, ROWS, STEP>::new(), attended.rows);
     let of_keys = problem.of_keys(work);
-    let of = |tensor, strides| HeadRows::new::<K::Element>(tensor, strides, work, tile.begin);
-    let lse = problem.lse + K::Sequence::lse_row(problem, work, tile) * size_of::<f32>() as u64;
-    let statistics = Statistics::<K, ROWS>::at(memory.statistics(0, 0));
-    let (q_tile, d_o_tile, o_tile) = (memory.own(Q_TILE), memory.own(D_O_TILE), memory.own(O_TILE));
     let [k_tile, v_tile] = key_tiles(memory);
     let copy_keys = || {
         let (rows, begin) = ((first_key, keys.length), keys.begin);
@@ -152,18 +144,16 @@ unsafe fn add<K: Sm80Backward, const ROWS: u32, const STEP: u32, const M_TILES: 
     // SAFETY: all threads are here. The first barrier separates the readers of the summand before from the copies, the others copies from readers.
     unsafe {
         sync::block();
-        let rows = (tile.first_row, tile.length);
-        start_copy::<K, ROWS>(q_tile, of(problem.q, &problem.q_strides), rows, &copiers, lane);
-        start_copy::<K, ROWS>(d_o_tile, of(args.d_o, &args.d_o_strides), rows, &copiers, lane);
-        start_copy::<K, ROWS>(o_tile, of(problem.o, &problem.o_strides), rows, &copiers, lane);
+        start_rows(args, work, tile, memory, lane);
         if const { !K::TILE.is_paired() } {
             copy_keys();
         }
         cp_async::commit_group();
-        let own_lse = base_2_lse(lse, tile.first_row + Statistics::<K, ROWS>::row_of(lane), tile.length);
+        let own_lse = own_lse::<K, ROWS>(problem, work, tile, lane);
         cp_async::wait_until_fewer_than::<1>();
         sync::block();
-        statistics.write(d_o_tile, o_tile, own_lse, lane);
+        let statistics = Statistics::<K, ROWS>::at(memory.statistics(0, 0));
+        statistics.write(memory.own(D_O_TILE), memory.own(O_TILE), own_lse, lane);
         sync::block();
         if const { K::TILE.is_paired() } {
             copy_keys();
@@ -171,17 +161,9 @@ unsafe fn add<K: Sm80Backward, const ROWS: u32, const STEP: u32, const M_TILES: 
             cp_async::wait_until_fewer_than::<1>();
             sync::block();
         }
-        let warp_row = K::team(lane) * const { M_TILES as u32 * MMA_M };
-        let own = Own::<K, M_TILES> {
-            args,
-            score_mod: K::ScoreMod::of_head(problem, work, tile.sequence),
-            warp_row,
-            position: position.wrapping_add(warp_row),
-            lengths: [tile.length, keys.length],
-            lane,
-        };
+        let own = Own::<K, M_TILES>::new(args, work, tile, &attended, lane);
         let rows = <All<K, M_TILES> as Accumulators<K, ROWS, STEP, M_TILES>>::new(memory, &own);
-        unrolled!(at most 4; for index in const { Division::<K>::PARTS as usize } => {
+        unrolled!(at most 4; for index in const { KeysOfWarp::<K>::PARTS as usize } => {
             let number = first_part::<K>(lane) + index as u32;
             let part = Part::<K, STEP> { keys: k_tile, values: v_tile, number, key: first_key + number * MMA_K };
             if own.attends(part.key) {
@@ -207,7 +189,11 @@ fn key_tiles<K: Sm80Backward, const ROWS: u32, const STEP: u32>(memory: Memory<K
 /// The first part of the warp's keys.
 #[inline(always)]
 fn first_part<K: Sm80Backward>(lane: Lane) -> u32 {
-    if const { Division::<K>::GROUPS == 1 } { 0 } else { lane.warp / const { K::TILE.teams() } * Division::<K>::PARTS }
+    if const { KeysOfWarp::<K>::GROUPS == 1 } {
+        0
+    } else {
+        lane.warp / const { K::TILE.teams() } * KeysOfWarp::<K>::PARTS
+    }
 }
 
 /// The sums of scores.
@@ -225,8 +211,27 @@ fn plus<const M_TILES: usize>(a: &Scores<M_TILES, 2>, b: &Scores<M_TILES, 2>) ->
 /// Address of the lane's fragment `index` of the part with number `number` in the workspace.
 #[inline(always)]
 fn place_of_part<K: Sm80Backward, const M_TILES: usize>(bias: &BiasArgs, number: u32, index: usize, lane: Lane) -> u64 {
-    let fragments = number as u64 * const { Division::<K>::PARTS as u64 * M_TILES as u64 * 2 } + index as u64;
+    let fragments = number as u64 * const { KeysOfWarp::<K>::PARTS as u64 * M_TILES as u64 * 2 } + index as u64;
     bias.sums + (fragments * const { K::TILE.threads() as u64 } + lane.thread as u64) * FRAGMENT_BYTES
+}
+
+/// Calls `use_it` with each fragment of the lane's sums, and its address in the part with number `number` in the workspace.
+#[inline(always)]
+fn for_each_fragment<K: Sm80Backward, const M_TILES: usize>(
+    sums: &mut Sums<M_TILES>,
+    bias: &BiasArgs,
+    number: u32,
+    lane: Lane,
+    use_it: impl Fn(u64, &mut FragmentC),
+) {
+    unrolled!(at most 4; for part in const { KeysOfWarp::<K>::PARTS as usize } => {
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 2; for n in 2 => {
+                let address = place_of_part::<K, M_TILES>(bias, number, (part * M_TILES + m) * 2 + n, lane);
+                use_it(address, &mut sums[part][m][n]);
+            });
+        });
+    });
 }
 
 /// Writes the sums of a part to the workspace.
@@ -235,19 +240,14 @@ fn place_of_part<K: Sm80Backward, const M_TILES: usize>(bias: &BiasArgs, number:
 /// No other block has the part.
 #[inline(always)]
 unsafe fn leave_part<K: Sm80Backward, const M_TILES: usize>(
-    sums: &Sums<M_TILES>,
+    sums: &mut Sums<M_TILES>,
     bias: &BiasArgs,
     number: u32,
     lane: Lane,
 ) {
-    unrolled!(at most 4; for part in const { Division::<K>::PARTS as usize } => {
-        unrolled!(at most 4; for m in M_TILES => {
-            unrolled!(at most 2; for n in 2 => {
-                let address = place_of_part::<K, M_TILES>(bias, number, (part * M_TILES + m) * 2 + n, lane);
-                // SAFETY: the lane's place in the workspace.
-                unsafe { memory::store_global_four(address, sums[part][m][n]) };
-            });
-        });
+    for_each_fragment::<K, M_TILES>(sums, bias, number, lane, |address, sum| {
+        // SAFETY: the lane's place in the workspace.
+        unsafe { memory::store_global_four(address, *sum) };
     });
 }
 
@@ -262,15 +262,10 @@ unsafe fn add_part<K: Sm80Backward, const M_TILES: usize>(
     number: u32,
     lane: Lane,
 ) {
-    unrolled!(at most 4; for part in const { Division::<K>::PARTS as usize } => {
-        unrolled!(at most 4; for m in M_TILES => {
-            unrolled!(at most 2; for n in 2 => {
-                let address = place_of_part::<K, M_TILES>(bias, number, (part * M_TILES + m) * 2 + n, lane);
-                // SAFETY: the lane's place in the workspace.
-                let fragment = unsafe { memory::load_global_four(address) };
-                unrolled!(at most 4; for i in 4 => { sums[part][m][n][i] += fragment[i] });
-            });
-        });
+    for_each_fragment::<K, M_TILES>(sums, bias, number, lane, |address, sum| {
+        // SAFETY: the lane's place in the workspace.
+        let fragment = unsafe { memory::load_global_four(address) };
+        unrolled!(at most 4; for i in 4 => { sum[i] += fragment[i] });
     });
 }
 
@@ -287,21 +282,14 @@ unsafe fn store<K: Sm80Backward, const M_TILES: usize>(
 ) {
     let warp_row = K::team(lane) * const { M_TILES as u32 * MMA_M };
     let first_row = work.query_tile * const { K::TILE.rows } + warp_row;
-    let (length, keys) = (args.problem.sequence, args.problem.kv_sequence);
-    unrolled!(at most 4; for part in const { Division::<K>::PARTS as usize } => {
+    let lengths = [args.problem.sequence, args.problem.kv_sequence];
+    unrolled!(at most 4; for part in const { KeysOfWarp::<K>::PARTS as usize } => {
+        let key = first_key + (first_part::<K>(lane) + part as u32) * MMA_K;
         unrolled!(at most 4; for m in M_TILES => {
             unrolled!(at most 2; for n in 2 => {
-                unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                    let row = lane.row(first_row, m, r);
-                    let number = first_part::<K>(lane) + part as u32;
-                    let column = first_key + number * MMA_K + n as u32 * MMA_N + lane.pair_column();
-                    if row < length && column < keys {
-                        let [left, right] = [sums[part][m][n][2 * r], sums[part][m][n][2 * r + 1]];
-                        let pair = K::Element::pack(left, right);
-                        // SAFETY: elements of dBias that no other thread has.
-                        unsafe { store_pair(place(&args.bias, work, row, column), pair, column + 1 < keys) };
-                    }
-                });
+                let first = (first_row + m as u32 * MMA_M, key + n as u32 * MMA_N);
+                // SAFETY: the caller's promise.
+                unsafe { store_fragment::<K::Element>(&sums[part][m][n], (&args.bias, work), first, lengths, lane) };
             });
         });
     });
@@ -322,7 +310,7 @@ unsafe fn store_row<K: Sm80Backward, const ROWS: u32, const STEP: u32, const M_T
     // SAFETY: all threads are here; the barriers separate the sums from the tiles before them, and from their readers.
     unsafe {
         sync::block();
-        unrolled!(at most 4; for part in const { Division::<K>::PARTS as usize } => {
+        unrolled!(at most 4; for part in const { KeysOfWarp::<K>::PARTS as usize } => {
             unrolled!(at most 2; for n in 2 => {
                 let mut of_rows = [0.0; 2];
                 unrolled!(at most 4; for m in M_TILES => {
@@ -349,8 +337,7 @@ unsafe fn store_row<K: Sm80Backward, const ROWS: u32, const STEP: u32, const M_T
                 sum += f32::from_bits(memory::load_shared_4(of_strips + (strip * STEP + column) * SUM_BYTES));
                 strip += 1;
             }
-            let address = place(&args.bias, work, 0, first_key + column);
-            memory::store_global_2(address, K::Element::pack(sum, 0.0));
+            store_shared::<K::Element>(sum, &args.bias, work, first_key + column);
         }
     }
 }

@@ -13,6 +13,8 @@ use contract::backward::variants::Tile;
 pub trait Sm80Backward: Kernel {
     /// How its blocks divide the work.
     const TILE: Tile;
+    /// Whether it computes dBias: an entry of its own, since the code of it costs the other blocks registers, and up to 5 % of their time.
+    const COMPUTES_D_BIAS: bool;
 
     /// Index in the block of the calling warp, or of its pair.
     #[inline(always)]

@@ -1,9 +1,9 @@
 //! The backward pass by `cp.async`, `ldmatrix` and `mma.sync`, in one launch without a workspace.
 //!
-//! Some blocks compute dK and dV of some keys, others dQ of some queries; if it is asked for, the first ones dBias.
+//! Some blocks compute dK and dV of some keys, others dQ of some queries; in entries of its own, the first ones dBias.
 //!
-//! [`keys`] has those of keys, [`queries`] those of queries, [`bias`](self::bias) those of dBias, [`statistics`] what both know of a query row, [`memory`] their shared memory,
-//! [`output`] what they store. Where one warp has no registers for all columns of a gradient of its rows, it shares them with another one:
+//! [`keys`] has those of keys, [`queries`] those of queries, [`bias`](self::bias) those of dBias, [`statistics`] what they know of a query row,
+//! [`memory`] their shared memory, [`output`] what they store. Where one warp has no registers for all columns of a gradient of its rows, it shares them with another one:
 //! [`pairs`].
 
 mod bias;
@@ -20,8 +20,6 @@ pub use kernel::Sm80Backward;
 
 use crate::device::codegen::thread;
 use crate::device::lane::Lane;
-use crate::device::scores::ScoreMod;
-use crate::device::sequence::Sequence;
 use contract::backward::args::BackwardArgs;
 
 /// What a warp accumulates, as types.
@@ -60,7 +58,7 @@ where
     let (mut block, lane) = (thread::block_idx_x(), Lane::current());
     // SAFETY: all threads of the block are here, and the branch is the block's.
     unsafe {
-        if const { K::ScoreMod::MODIFIES && K::Sequence::HAS_BIAS } {
+        if const { K::COMPUTES_D_BIAS } {
             if block < args.bias.blocks {
                 bias::gradient::<K, ROWS, STEP, M_TILES>(args, block, lane);
                 return;

@@ -83,7 +83,9 @@ impl<K: Sm80Backward, const ROWS: u32, const STEP: u32, const M_TILES: usize> Ac
         // SAFETY: the warp is together; K and V have arrived.
         unsafe {
             let [mut ds, capped] = self.d_s(own, &part);
-            own.store_bias(&ds, part.key, None);
+            if own.stores_bias() {
+                own.store_bias(&ds, part.key, None);
+            }
             K::ScoreMod::uncap(problem, &mut ds, &capped);
             let weights = packed::<K, M_TILES>(&ds);
             products::accumulate_output::<K, STEP, M_TILES>(&mut self.dq, &weights, (part.keys, part.number), lane);

@@ -8,7 +8,7 @@
 pub mod alone;
 pub mod paired;
 
-use super::bias_elements::{place, store_pair};
+use super::bias_elements::store_fragment;
 use super::kernel::{Sm80Backward, WholeBlock};
 use super::memory::SharedMemory;
 use super::output::clear_other_rows;
@@ -19,8 +19,7 @@ use crate::device::codegen::thread;
 use crate::device::copy::start_copy;
 use crate::device::hidden::not_unrolled;
 use crate::device::kernel::{Kernel, Tile};
-use crate::device::lane::{Lane, ROWS_PER_LANE, Scores};
-use crate::device::ptx::element::Element;
+use crate::device::lane::{Lane, Scores};
 use crate::device::ptx::{cp_async, sync};
 use crate::device::scores::ScoreMod;
 use crate::device::scores::place::Place;
@@ -28,10 +27,12 @@ use crate::device::sequence::{Of, Sequence};
 use crate::device::softmax::apply_mask;
 use crate::device::tile::head_rows::HeadRows;
 use crate::device::unrolled;
+use contract::args::ForwardArgs;
 use contract::backward::args::BackwardArgs;
 use contract::config::{MMA_K, MMA_M, MMA_N};
+use contract::geometry::BlockWork;
 use contract::longest_first::WorkOrder;
-use contract::packed::Rows;
+use contract::packed::{Rows, SequenceTile};
 
 /// Tiles of the block's own rows: Q, dO and O.
 const OWN: u32 = 3;
@@ -50,15 +51,15 @@ type Fetched<K, const M_TILES: usize> = <<K as Kernel>::ScoreMod as ScoreMod>::F
 /// The queries of a warp.
 #[derive(Clone, Copy)]
 pub struct Own<'a, K: Sm80Backward, const M_TILES: usize> {
-    pub(super) args: &'a BackwardArgs,
-    pub(super) score_mod: K::ScoreMod,
+    args: &'a BackwardArgs,
+    score_mod: K::ScoreMod,
     /// Its first row in the block's tiles.
-    pub(super) warp_row: u32,
+    warp_row: u32,
     /// Position of its first query among the keys.
-    pub(super) position: u32,
+    position: u32,
     /// Rows of Q and of K of the sequence.
-    pub(super) lengths: [u32; 2],
-    pub(super) lane: Lane,
+    lengths: [u32; 2],
+    lane: Lane,
 }
 
 /// 16 keys of a step.
@@ -81,7 +82,7 @@ pub trait Accumulators<K: Sm80Backward, const ROWS: u32, const STEP: u32, const 
     /// Block together; Q, dO and the statistics have arrived, and nobody reads O.
     unsafe fn new(memory: Memory<K, ROWS, STEP>, own: &Own<'_, K, M_TILES>) -> Self;
 
-    /// Adds what 16 keys contribute.
+    /// Adds what 16 keys contribute, and stores their dBias, if it is asked for.
     ///
     /// # Safety
     /// Warp together, and with it all warps that share its queries; the tiles of K and V have arrived.
@@ -94,7 +95,7 @@ pub trait Accumulators<K: Sm80Backward, const ROWS: u32, const STEP: u32, const 
     unsafe fn store(self, own: &Own<'_, K, M_TILES>, head: HeadRows, rows: (u32, u32));
 }
 
-/// Computes dQ of block `item` of those that do.
+/// Computes dQ of block `item` of those that do, and its dBias, if that is asked for and shared with no other block.
 ///
 /// # Safety
 /// Block together.
@@ -114,26 +115,21 @@ pub unsafe fn gradients<K, A, const ROWS: u32, const STEP: u32, const M_TILES: u
     unsafe { clear_other_rows::<K, 1>(problem, [(args.dq, &args.dq_strides)], Of::Queries, (work, shares), lane) };
     let Some(tile) = K::Sequence::tile(problem, work, ROWS) else { return };
     let (copiers, memory) = (K::copiers(problem.head_dim), Memory::<K, ROWS, STEP>::new());
-    let bounds::Keys { rows, position, begin: mut key, end } = bounds::Keys::of::<K>(problem, tile, ROWS, STEP);
-    let Rows { begin, length: kv_length } = rows;
+    let attended = bounds::Keys::of::<K>(problem, tile, ROWS, STEP);
+    let bounds::Keys { rows: Rows { begin, length: kv_length }, begin: mut key, end, .. } = attended;
     let of_keys = problem.of_keys(work);
     let keys = HeadRows::new::<K::Element>(problem.k, &problem.k_strides, of_keys, begin);
     let values = HeadRows::new::<K::Element>(problem.v, &problem.v_strides, of_keys, begin);
     let copies = Copies::<K, ROWS, STEP> { memory, keys, values, end, length: kv_length, copiers, lane };
     // SAFETY: all threads are here, and nothing is in shared memory yet.
     unsafe {
-        let rows = (tile.first_row, tile.length);
-        let of = |tensor, strides| HeadRows::new::<K::Element>(tensor, strides, work, tile.begin);
-        start_copy::<K, ROWS>(memory.own(Q_TILE), of(problem.q, &problem.q_strides), rows, &copiers, lane);
-        start_copy::<K, ROWS>(memory.own(D_O_TILE), of(args.d_o, &args.d_o_strides), rows, &copiers, lane);
-        start_copy::<K, ROWS>(memory.own(O_TILE), of(problem.o, &problem.o_strides), rows, &copiers, lane);
+        start_rows(args, work, tile, memory, lane);
         cp_async::commit_group();
         // The first stage of pairs lies where these rows are.
         if const { !K::TILE.is_paired() } {
             copies.start(0, key);
         }
-        let lse = problem.lse + K::Sequence::lse_row(problem, work, tile) * size_of::<f32>() as u64;
-        let own_lse = base_2_lse(lse, tile.first_row + Statistics::<K, ROWS>::row_of(lane), tile.length);
+        let own_lse = own_lse::<K, ROWS>(problem, work, tile, lane);
         if const { K::TILE.is_paired() } {
             cp_async::wait_until_fewer_than::<1>();
         } else {
@@ -144,15 +140,7 @@ pub unsafe fn gradients<K, A, const ROWS: u32, const STEP: u32, const M_TILES: u
         statistics.write(memory.own(D_O_TILE), memory.own(O_TILE), own_lse, lane);
         sync::block();
     }
-    let warp_row = K::team(lane) * const { M_TILES as u32 * MMA_M };
-    let own = Own::<K, M_TILES> {
-        args,
-        score_mod: K::ScoreMod::of_head(problem, work, tile.sequence),
-        warp_row,
-        position: position.wrapping_add(warp_row),
-        lengths: [tile.length, kv_length],
-        lane,
-    };
+    let own = Own::<K, M_TILES>::new(args, work, tile, &attended, lane);
     let mut stage = 0;
     // SAFETY: all threads are here; Q, dO and the statistics have arrived. A barrier separates the readers of a stage from its next copies.
     unsafe {
@@ -177,8 +165,47 @@ pub unsafe fn gradients<K, A, const ROWS: u32, const STEP: u32, const M_TILES: u
             stage ^= 1;
         }
         let dq = HeadRows::new::<K::Element>(args.dq, &args.dq_strides, work, tile.begin);
-        accumulators.store(&own, dq, (tile.first_row + warp_row, tile.length));
+        accumulators.store(&own, dq, (tile.first_row + own.warp_row, tile.length));
     }
+}
+
+/// Starts copying Q, dO and O of a query tile.
+///
+/// # Safety
+/// Block together; nobody reads their tiles.
+#[inline(always)]
+pub(super) unsafe fn start_rows<K: Sm80Backward, const ROWS: u32, const STEP: u32>(
+    args: &BackwardArgs,
+    work: BlockWork,
+    tile: SequenceTile,
+    memory: Memory<K, ROWS, STEP>,
+    lane: Lane,
+) {
+    let problem = &args.problem;
+    let (copiers, rows) = (K::copiers(problem.head_dim), (tile.first_row, tile.length));
+    let of = |tensor, strides| HeadRows::new::<K::Element>(tensor, strides, work, tile.begin);
+    // SAFETY: the caller's promise.
+    unsafe {
+        start_copy::<K, ROWS>(memory.own(Q_TILE), of(problem.q, &problem.q_strides), rows, &copiers, lane);
+        start_copy::<K, ROWS>(memory.own(D_O_TILE), of(args.d_o, &args.d_o_strides), rows, &copiers, lane);
+        start_copy::<K, ROWS>(memory.own(O_TILE), of(problem.o, &problem.o_strides), rows, &copiers, lane);
+    }
+}
+
+/// LSE in base 2 of the row of a query tile that the calling thread computes the statistics of.
+///
+/// # Safety
+/// The launch's LSE has an element for each row.
+#[inline(always)]
+pub(super) unsafe fn own_lse<K: Sm80Backward, const ROWS: u32>(
+    problem: &ForwardArgs,
+    work: BlockWork,
+    tile: SequenceTile,
+    lane: Lane,
+) -> f32 {
+    let lse = problem.lse + K::Sequence::lse_row(problem, work, tile) * size_of::<f32>() as u64;
+    // SAFETY: the caller's promise.
+    unsafe { base_2_lse(lse, tile.first_row + Statistics::<K, ROWS>::row_of(lane), tile.length) }
 }
 
 /// The copies of a block's steps.
@@ -214,7 +241,21 @@ impl<K: Sm80Backward, const ROWS: u32, const STEP: u32> Copies<K, ROWS, STEP> {
     }
 }
 
-impl<K: Sm80Backward, const M_TILES: usize> Own<'_, K, M_TILES> {
+impl<'a, K: Sm80Backward, const M_TILES: usize> Own<'a, K, M_TILES> {
+    /// Those of the calling warp, of a query tile and the keys that it attends to.
+    #[inline(always)]
+    pub fn new(args: &'a BackwardArgs, work: BlockWork, tile: SequenceTile, keys: &bounds::Keys, lane: Lane) -> Self {
+        let warp_row = K::team(lane) * const { M_TILES as u32 * MMA_M };
+        Self {
+            args,
+            score_mod: K::ScoreMod::of_head(&args.problem, work, tile.sequence),
+            warp_row,
+            position: keys.position.wrapping_add(warp_row),
+            lengths: [tile.length, keys.rows.length],
+            lane,
+        }
+    }
+
     /// Whether any of the warp's queries attends to any of the 16 keys from `key` on.
     #[inline(always)]
     pub(super) fn attends(&self, key: u32) -> bool {
@@ -250,35 +291,29 @@ impl<K: Sm80Backward, const M_TILES: usize> Own<'_, K, M_TILES> {
         capped
     }
 
-    /// Stores dS of the keys from `key` on as dBias, if blocks of queries do; of `share`, if a warp has no more.
+    /// Whether it stores dBias, too.
+    #[inline(always)]
+    fn stores_bias(&self) -> bool {
+        K::COMPUTES_D_BIAS && self.args.bias.is_of_queries()
+    }
+
+    /// Stores dS of the keys from `key` on as dBias; of `share`, if a warp has no more.
     ///
     /// # Safety
     /// No other warp has these scores.
     #[inline(always)]
     unsafe fn store_bias(&self, ds: &Scores<M_TILES, 2>, key: u32, share: Option<u32>) {
-        if const { !K::ScoreMod::MODIFIES || !K::Sequence::HAS_BIAS } {
-            return;
-        }
-        let (args, lane, [length, keys]) = (self.args, self.lane, self.lengths);
-        if args.bias.d_bias == 0 || args.bias.blocks != 0 {
-            return;
-        }
+        let args = self.args;
         // Found again, since there are no registers to keep it in.
         let item = thread::block_idx_x() - args.key_blocks;
         let work = K::Sequence::only_work(&args.problem, WorkOrder::HeadByHead, item);
         unrolled!(at most 4; for m in M_TILES => {
             unrolled!(at most 2; for n in 2 => {
                 if share.is_none_or(|share| share == n as u32) {
-                    unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                        // With a bias, its position among the keys is its row.
-                        let row = lane.row(self.position, m, r);
-                        let column = key + n as u32 * MMA_N + lane.pair_column();
-                        if row < length && column < keys {
-                            let pair = K::Element::pack(ds[m][n][2 * r], ds[m][n][2 * r + 1]);
-                            // SAFETY: elements of dBias that no other thread has.
-                            unsafe { store_pair(place(&args.bias, work, row, column), pair, column + 1 < keys) };
-                        }
-                    });
+                    // With a bias, a query's position among the keys is its row.
+                    let first = (self.position.wrapping_add(m as u32 * MMA_M), key + n as u32 * MMA_N);
+                    // SAFETY: the caller's promise.
+                    unsafe { store_fragment::<K::Element>(&ds[m][n], (&args.bias, work), first, self.lengths, self.lane) };
                 }
             });
         });

@@ -83,7 +83,9 @@ impl<K: Sm80Backward, const ROWS: u32, const STEP: u32, const M_TILES: usize> Ac
             pair.wait::<K>(number);
             let others = pair.read::<K, M_TILES>(self.exchange, (1 - pair.member, number), lane);
             multiply(&mut scores, &others);
-            own.store_bias(&scores, key, Some(pair.member));
+            if own.stores_bias() {
+                own.store_bias(&scores, key, Some(pair.member));
+            }
             let (dq, weights) = ((&mut self.dq, pair.member), packed::<K, M_TILES>(&scores));
             products::accumulate_share::<K, _, STEP, M_TILES>(dq, &weights, (keys, number), lane);
         }
