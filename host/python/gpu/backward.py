@@ -313,11 +313,11 @@ def drawn_lengths(draw):
 
 
 def packed_map(run):
-    """Packed sequences drawn at random, and 64 texts with 12 heads."""
+    """Packed sequences drawn at random, and 64 texts with 12 heads, for half of the time that is left."""
     seed = run.found["seed"] = time.time_ns() % 1_000_000
-    draw, ratios = random.Random(seed), []
+    draw, ratios, kept = random.Random(seed), [], run.left() / 2
     named = [("64 texts", log_normal(3, 64), 12, columns, causal, torch.bfloat16) for columns in (64, 128) for causal in (False, True)]
-    while run.left() > 5:
+    while run.left() > kept:
         kind, lengths = drawn_lengths(draw)
         any_one = (kind, lengths, draw.randrange(1, 17), draw.choice([32, 64, 64, 96, 128]), draw.random() < 0.5, draw.choice(list(TYPES)))
         kind, lengths, *rest = named.pop() if named else any_one
@@ -353,6 +353,64 @@ def random_map(run):
     return run.found
 
 
+def with_window(packed, sizes, window, draw):
+    """What computes the gradients of bf16 attention with a window, by fa512 and by FlashAttention-2, and the latter's forward pass."""
+    heads, columns, rows = sizes
+    if packed:
+        lengths = packed
+        longest, cu = max(lengths), cu_seqlens(lengths, "cuda")
+        q, k, v = inputs((sum(lengths), heads, columns), "cuda", 1, torch.bfloat16)
+        grad = torch.randn_like(q)
+        out, lse = fa512.torch.attention_varlen(q, k, v, cu, longest, window=window, return_lse=True)
+        ours, options = _own_backward.of_packed, {"cu_seqlens": cu, "cu_seqlens_k": None, "max_seqlen": longest}
+        theirs, shared = [q, k, v, grad], (cu, cu, longest, longest)
+    else:
+        shape = (draw.randrange(1, 1 + max(1, min(64, 2**17 // rows // heads))), heads, rows, columns)
+        q, k, v = inputs(shape, "cuda", 1, torch.bfloat16)
+        grad = torch.randn_like(q)
+        out, lse = fa512.torch.attention(q, k, v, window=window, return_lse=True)
+        ours, options = _own_backward.of_batch, {"bias": None}
+        theirs, shared = [tensor.transpose(1, 2).contiguous() for tensor in (q, k, v, grad)], (None, None, rows, rows)
+    options |= {"causal": False, "scale": None, "window": window, "align": "top-left", "softcap": None, "alibi_slopes": None}
+    *leaves, flash_grad = theirs
+    leaves = [leaf.detach().requires_grad_() for leaf in leaves]
+    sides = {"scale": columns**-0.5, "window_size_left": window[0], "window_size_right": window[1]}
+
+    def forward():
+        return torch.ops.aten._flash_attention_forward(*leaves, *shared, 0.0, False, False, **sides)[0]
+
+    def flash():
+        return torch.autograd.grad(forward(), leaves, flash_grad)
+
+    for one, other in zip(ours(grad, q, k, v, out, lse, **options), flash()):
+        other = (other if packed else other.transpose(1, 2)).float()
+        error, limit = (one.float() - other).norm().item(), 1e-2 * (0.1 + other.norm().item())
+        require(error <= limit, f"{list(q.shape)}, {window}: {error:.3g} from FlashAttention-2, limit {limit:.3g}")
+    return list(q.shape), {"fa512": lambda: ours(grad, q, k, v, out, lse, **options), "both": flash, "forward": forward}
+
+
+def window_map(run):
+    """Windows drawn at random, of batches and of packed sequences, beside FlashAttention-2."""
+    seed = run.found["seed"] = time.time_ns() % 1_000_000
+    draw, ratios = random.Random(seed), []
+    while run.left() > 5:
+        left = round(16 * 64 ** draw.random())
+        window = left, draw.choice([0, left])
+        packed = drawn_lengths(draw)[1] if draw.random() < 0.4 else None
+        sizes = draw.randrange(1, 17), draw.choice([32, 64, 64, 96, 128, 256]), round(32 * 128 ** draw.random())
+        shape, calls = with_window(packed, sizes, window, draw)
+        found = medians({name: captured(call, [()] * 4) for name, call in calls.items()}, 4, 9)
+        ratio = (found["both"] - found["forward"]) / found["fa512"]
+        what = f"{shape}, window {window}" + (f", {len(packed)} of at most {max(packed)}" if packed else "")
+        run.found[what] = {**found, "ratio": ratio}
+        ratios.append((round(ratio, 3), round(found["fa512"], 1), what))
+    ratios.sort()
+    print(f"{len(ratios)} windows, mean {statistics.geometric_mean(ratio for ratio, *_ in ratios):.3f}; lowest and highest:")
+    for one in ratios[:14] + ratios[-3:]:
+        print(one)
+    return run.found
+
+
 def main():
     run = run_of(__doc__, 280)
     if run.dry:
@@ -365,6 +423,7 @@ def main():
     run.section(times, needs_gpu=True)
     run.section(random_map, needs_gpu=True)
     run.section(packed_map, needs_gpu=True)
+    run.section(window_map, needs_gpu=True)
     return run.close(run.write("backward.json"))
 
 
