@@ -6,6 +6,8 @@ Needs fa512 and PyTorch 2.11. Prints a line per section; FOLDER/backward.json ha
 arithmetic in place of the kernels.
 """
 
+import functools
+import math
 import random
 import statistics
 import time
@@ -137,6 +139,16 @@ def sets_of(elements):
     return max(2, min(12, -(-120_000_000 // (16 * elements))))
 
 
+def sets_with(shape, dtype, attention):
+    """Tensors of so many backward calls that they do not fit into L2 together: dO, Q, K, V, and O and LSE by `attention`."""
+    sets = []
+    for seed in range(sets_of(math.prod(shape))):
+        q, k, v = inputs(shape, "cuda", seed, dtype)
+        grad = inputs(shape, "cuda", seed + 100, dtype)[0]
+        sets.append((grad, q, k, v, *attention(q, k, v, return_lse=True)))
+    return sets
+
+
 def medians(graphs, count, rounds):
     """Median of a call by each of the graphs, which make `count` of them, in turns, in µs."""
     samples = {name: [] for name in graphs}
@@ -154,12 +166,7 @@ def medians(graphs, count, rounds):
 def microseconds(shape, causal, dtype, rounds=20):
     """Medians of a call by each of us, PyTorch's flash backward and cuDNN's, in turns, and the ratio of the best of the others to us."""
     aten = torch.ops.aten
-    count = sets_of(shape[0] * shape[1] * shape[2] * shape[3])
-    sets = []
-    for seed in range(count):
-        q, k, v = inputs(shape, "cuda", seed, dtype)
-        grad = inputs(shape, "cuda", seed + 100, dtype)[0]
-        sets.append((grad, q, k, v, *fa512.torch.attention(q, k, v, causal=causal, return_lse=True)))
+    sets = sets_with(shape, dtype, functools.partial(fa512.torch.attention, causal=causal))
 
     def of_cudnn(grad, q, k, v, *_):
         made = aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False)
@@ -174,7 +181,7 @@ def microseconds(shape, causal, dtype, rounds=20):
     }
     if shape[2] > 512:
         graphs["without a workspace"] = captured(lambda *tensors: without_workspace(tensors, causal), sets)
-    found = medians(graphs, count, rounds)
+    found = medians(graphs, len(sets), rounds)
     return {**found, "ratio": min(found["flash"], found["cudnn"]) / found["fa512"]}
 
 
@@ -278,13 +285,10 @@ def efficient_in_f64(q, k, v, bias):
 
 def packed_microseconds(lengths, heads, columns, causal, dtype, rounds=13):
     """The same of packed sequences, without cuDNN, which has none; refuses gradients with twice the error of PyTorch's flash backward."""
-    shape, longest = (sum(lengths), heads, columns), max(lengths)
-    cu, count = cu_seqlens(lengths, "cuda"), sets_of(sum(lengths) * heads * columns)
-    sets = []
-    for seed in range(count):
-        q, k, v = inputs(shape, "cuda", seed, dtype)
-        grad = inputs(shape, "cuda", seed + 100, dtype)[0]
-        sets.append((grad, q, k, v, *fa512.torch.attention_varlen(q, k, v, cu, longest, causal=causal, return_lse=True)))
+    longest, cu = max(lengths), cu_seqlens(lengths, "cuda")
+    attention = functools.partial(fa512.torch.attention_varlen, cu_seqlens=cu, max_seqlen=longest, causal=causal)
+    shape = (sum(lengths), heads, columns)
+    sets = sets_with(shape, dtype, attention)
 
     def ours(grad, q, k, v, out, lse):
         options = {"causal": causal, "scale": None, "window": None, "align": "top-left", "softcap": None, "alibi_slopes": None}
@@ -298,7 +302,7 @@ def packed_microseconds(lengths, heads, columns, causal, dtype, rounds=13):
     for name, *gradients in zip(("dq", "dk", "dv"), ours(*sets[0]), flash(*sets[0]), right):
         error, limit = ((one.double() - gradients[-1]).norm().item() for one in gradients[:-1])
         require(error <= 2 * limit, f"{name} of {lengths}, {shape}, causal {causal}, {dtype}: {error:.3g}, FlashAttention-2 {limit:.3g}")
-    found = medians({"fa512": captured(ours, sets), "flash": captured(flash, sets)}, count, rounds)
+    found = medians({"fa512": captured(ours, sets), "flash": captured(flash, sets)}, len(sets), rounds)
     return {**found, "ratio": found["flash"] / found["fa512"]}
 
 
@@ -310,6 +314,14 @@ def drawn_lengths(draw):
         of_kind = {"texts": draw.lognormvariate(0, 0.8) * longest / 5, "any": draw.uniform(1, longest), "alike": draw.uniform(0.85, 1) * longest}
         lengths.append(max(1, min(longest, int(of_kind[kind]))))
     return kind, lengths
+
+
+def show(what, ratios, mean):
+    """Prints the mean of the ratios that tuples begin with, and the lowest and highest."""
+    ratios.sort()
+    print(f"{len(ratios)} {what}, mean {mean([ratio for ratio, *_ in ratios]):.3f}; lowest and highest:")
+    for one in ratios[:14] + ratios[-3:]:
+        print(one)
 
 
 def packed_map(run):
@@ -326,10 +338,7 @@ def packed_map(run):
         ratios.append((round(measured["ratio"], 3), round(measured["fa512"], 1), what))
         if kind == "64 texts":
             print(ratios[-1])
-    ratios.sort()
-    print(f"{len(ratios)} batches, mean {statistics.geometric_mean(ratio for ratio, *_ in ratios):.3f}; lowest and highest:")
-    for one in ratios[:14] + ratios[-3:]:
-        print(one)
+    show("batches", ratios, statistics.geometric_mean)
     return run.found
 
 
@@ -346,47 +355,29 @@ def random_map(run):
         if measured.get("without a workspace", 0) > 1.03 * measured["fa512"] or measured["fa512"] > 1.03 * measured.get("without a workspace", 1e9):
             print("with and without a workspace", shape, causal, *(round(measured[name], 1) for name in ("fa512", "without a workspace")))
         ratios.append((measured["ratio"], shape, causal, str(dtype), round(measured["fa512"], 1)))
-    ratios.sort()
-    print(f"{len(ratios)} shapes, mean {statistics.mean(ratio for ratio, *_ in ratios):.3f}; lowest and highest:")
-    for one in ratios[:12] + ratios[-4:]:
-        print(one)
+    show("shapes", ratios, statistics.mean)
     return run.found
 
 
-def with_window(packed, sizes, window, draw):
-    """What computes the gradients of bf16 attention with a window, by fa512 and by FlashAttention-2, and the latter's forward pass."""
-    heads, columns, rows = sizes
-    if packed:
-        lengths = packed
+def window_microseconds(shape, lengths, window):
+    """Medians of a call by each of us and PyTorch's flash backward with a window, bf16, in turns: of a batch, or of packed sequences of `lengths`."""
+    options = {"causal": False, "scale": None, "window": window, "align": "top-left", "softcap": None, "alibi_slopes": None}
+    sides = (False, None, *window)
+    if lengths:
         longest, cu = max(lengths), cu_seqlens(lengths, "cuda")
-        q, k, v = inputs((sum(lengths), heads, columns), "cuda", 1, torch.bfloat16)
-        grad = torch.randn_like(q)
-        out, lse = fa512.torch.attention_varlen(q, k, v, cu, longest, window=window, return_lse=True)
-        ours, options = _own_backward.of_packed, {"cu_seqlens": cu, "cu_seqlens_k": None, "max_seqlen": longest}
-        theirs, shared = [q, k, v, grad], (cu, cu, longest, longest)
+        attention = functools.partial(fa512.torch.attention_varlen, cu_seqlens=cu, max_seqlen=longest, window=window)
+        ours = functools.partial(_own_backward.of_packed, cu_seqlens=cu, cu_seqlens_k=None, max_seqlen=longest, **options)
+        calls = {"fa512": ours, "flash": lambda *tensors: _packed._by_pytorch(*tensors, cu, None, longest, None, *sides)}
     else:
-        shape = (draw.randrange(1, 1 + max(1, min(64, 2**17 // rows // heads))), heads, rows, columns)
-        q, k, v = inputs(shape, "cuda", 1, torch.bfloat16)
-        grad = torch.randn_like(q)
-        out, lse = fa512.torch.attention(q, k, v, window=window, return_lse=True)
-        ours, options = _own_backward.of_batch, {"bias": None}
-        theirs, shared = [tensor.transpose(1, 2).contiguous() for tensor in (q, k, v, grad)], (None, None, rows, rows)
-    options |= {"causal": False, "scale": None, "window": window, "align": "top-left", "softcap": None, "alibi_slopes": None}
-    *leaves, flash_grad = theirs
-    leaves = [leaf.detach().requires_grad_() for leaf in leaves]
-    sides = {"scale": columns**-0.5, "window_size_left": window[0], "window_size_right": window[1]}
-
-    def forward():
-        return torch.ops.aten._flash_attention_forward(*leaves, *shared, 0.0, False, False, **sides)[0]
-
-    def flash():
-        return torch.autograd.grad(forward(), leaves, flash_grad)
-
-    for one, other in zip(ours(grad, q, k, v, out, lse, **options), flash()):
-        other = (other if packed else other.transpose(1, 2)).float()
-        error, limit = (one.float() - other).norm().item(), 1e-2 * (0.1 + other.norm().item())
-        require(error <= limit, f"{list(q.shape)}, {window}: {error:.3g} from FlashAttention-2, limit {limit:.3g}")
-    return list(q.shape), {"fa512": lambda: ours(grad, q, k, v, out, lse, **options), "both": flash, "forward": forward}
+        attention = functools.partial(fa512.torch.attention, window=window)
+        ours = functools.partial(_own_backward.of_batch, bias=None, **options)
+        calls = {"fa512": ours, "flash": lambda *tensors: _batched.flash_backward(*tensors, *sides)}
+    sets = sets_with(shape, torch.bfloat16, attention)
+    for one, other in zip(*(call(*sets[0]) for call in calls.values())):
+        error, limit = (one.float() - other.float()).norm().item(), 1e-2 * (0.1 + other.float().norm().item())
+        require(error <= limit, f"{shape}, {window}: {error:.3g} from FlashAttention-2, limit {limit:.3g}")
+    found = medians({name: captured(call, sets) for name, call in calls.items()}, len(sets), 9)
+    return {**found, "ratio": found["flash"] / found["fa512"]}
 
 
 def window_map(run):
@@ -395,19 +386,14 @@ def window_map(run):
     draw, ratios = random.Random(seed), []
     while run.left() > 5:
         left = round(16 * 64 ** draw.random())
-        window = left, draw.choice([0, left])
-        packed = drawn_lengths(draw)[1] if draw.random() < 0.4 else None
-        sizes = draw.randrange(1, 17), draw.choice([32, 64, 64, 96, 128, 256]), round(32 * 128 ** draw.random())
-        shape, calls = with_window(packed, sizes, window, draw)
-        found = medians({name: captured(call, [()] * 4) for name, call in calls.items()}, 4, 9)
-        ratio = (found["both"] - found["forward"]) / found["fa512"]
-        what = f"{shape}, window {window}" + (f", {len(packed)} of at most {max(packed)}" if packed else "")
-        run.found[what] = {**found, "ratio": ratio}
-        ratios.append((round(ratio, 3), round(found["fa512"], 1), what))
-    ratios.sort()
-    print(f"{len(ratios)} windows, mean {statistics.geometric_mean(ratio for ratio, *_ in ratios):.3f}; lowest and highest:")
-    for one in ratios[:14] + ratios[-3:]:
-        print(one)
+        window, lengths = (left, draw.choice([0, left])), drawn_lengths(draw)[1] if draw.random() < 0.4 else None
+        heads, rows = draw.randrange(1, 17), round(32 * 128 ** draw.random())
+        shape = (sum(lengths), heads) if lengths else (draw.randrange(1, 1 + max(1, min(64, 2**17 // rows // heads))), heads, rows)
+        shape += (draw.choice([32, 64, 64, 96, 128, 256]),)
+        what = f"{shape}, window {window}" + (f", {len(lengths)} of at most {max(lengths)}" if lengths else "")
+        measured = run.found[what] = window_microseconds(shape, lengths, window)
+        ratios.append((round(measured["ratio"], 3), round(measured["fa512"], 1), what))
+    show("windows", ratios, statistics.geometric_mean)
     return run.found
 
 

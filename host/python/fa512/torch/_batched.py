@@ -152,7 +152,9 @@ def _backward(
     """fa512's own backward, or of wider heads, where it can, PyTorch's own flash backward on O and LSE of fa512, which have the same
     meaning. Without dropout, that reads no random numbers.
 
-    dBias goes to `dbias`. It sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right: see `_can_pytorch`.
+    PyTorch's sums the gradients of K and V over the heads of Q that share them. Its alignment is bottom-right: see `_can_pytorch`.
+
+    dBias goes to `dbias`, always by fa512's own: PyTorch's has no bias.
     """
     limits = (is_causal, scale, window_left, window_right, align)
     if is_faster(query) or not _can_pytorch(query, key, limits, (softcap, alibi_slopes, bias)):
@@ -199,7 +201,7 @@ def _bias_backward(
     bias: Tensor,
     *options: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same with dBias. No backward but fa512's own knows a bias."""
+    """The same with dBias, always by fa512's own."""
     dbias = _own_backward.new_dbias(bias)
     return *_backward(grad, query, key, value, out, lse, alibi_slopes, bias, *options, dbias=dbias), dbias
 

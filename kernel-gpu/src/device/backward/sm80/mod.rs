@@ -3,8 +3,8 @@
 //! Some blocks compute dK and dV of some keys, others dQ of some queries; in entries of its own, the first ones dBias.
 //!
 //! [`keys`] has those of keys, [`queries`] those of queries, [`bias`](self::bias) those of dBias, [`statistics`] what they know of a query row,
-//! [`memory`] their shared memory, [`output`] what they store. Where one warp has no registers for all columns of a gradient of its rows, it shares them with another one:
-//! [`pairs`].
+//! [`memory`] their shared memory, [`output`] what they store. Where one warp has no registers for all columns of a gradient of its rows, it
+//! shares them with another one: [`pairs`].
 
 mod bias;
 mod bias_elements;
