@@ -421,19 +421,22 @@ fn gradients_of_heads_of_one_tile_are_right() {
 fn gradients_that_are_summed_in_a_workspace_are_right_and_come_again() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
-    for (kv_heads, group, sequence, kv_sequence, head_dim, element) in [
-        (1, 1, 400, 400, 64, Element::F16),
-        (1, 2, 200, 300, 40, Element::Bf16),
-        (2, 1, 300, 390, 128, Element::Bf16),
-        (1, 1, 300, 40, 72, Element::F16),
+    let window = |left, right| Window { left, right };
+    // Some leave tiles of queries without a key, or give an item a step in which only rows that do not exist attend to its keys.
+    for (kv_heads, group, sequence, kv_sequence, head_dim, element, window) in [
+        (1, 1, 400, 400, 64, Element::F16, window(Some(70), Some(5))),
+        (1, 2, 200, 300, 40, Element::Bf16, window(Some(0), Some(90))),
+        (2, 1, 300, 390, 128, Element::Bf16, window(None, Some(130))),
+        (1, 1, 300, 40, 72, Element::F16, window(Some(30), Some(1))),
         // Of the two blocks, one begins another head, and both the same one again.
-        (2, 2, 270, 300, 64, Element::F16),
-        (1, 1, 130, 700, 64, Element::Bf16),
+        (2, 2, 270, 300, 64, Element::F16, window(Some(129), Some(17))),
+        (1, 1, 130, 700, 64, Element::Bf16, window(Some(1), Some(300))),
     ] {
-        for mask in [Mask::Full, Mask::Causal] {
-            let shape = Shape::new(1, kv_heads * group, sequence).with_kv_heads(kv_heads);
-            let shape = shape.with_kv_sequence(kv_sequence).with_head_dim(head_dim);
-            let problem = problem(shape, mask, Layout::Bshd).with_element(element);
+        let shape = Shape::new(1, kv_heads * group, sequence).with_kv_heads(kv_heads);
+        let shape = shape.with_kv_sequence(kv_sequence).with_head_dim(head_dim);
+        let of = |mask| problem(shape, mask, Layout::Bshd).with_element(element);
+        let windowed = of(Mask::Full).with_window(window);
+        for problem in [of(Mask::Full), of(Mask::Causal), windowed, windowed.aligned(Alignment::BottomRight)] {
             let gradients = Gradients::new(problem, &stream).by_sums();
             assert_eq!(gradients.workspace.is_some(), crate::ARCHITECTURE == "90", "{problem:?}");
             if gradients.workspace.is_none() {
@@ -484,6 +487,7 @@ fn gradients_of_windows_are_right() {
     let window = |left, right| Window { left, right };
     for (sequence, window) in [
         (150, window(Some(40), Some(40))),
+        (150, window(Some(70), Some(60))),
         (100, window(Some(3), None)),
         (70, window(None, Some(9))),
         (80, window(Some(0), Some(0))),
@@ -520,6 +524,35 @@ fn gradients_of_changed_scores_are_right() {
             let shape = Shape::new(2, 2, sequence as u32).with_kv_sequence(kv_sequence as u32).with_head_dim(head_dim);
             let problem = problem(shape, mask, Layout::Bhsd).with_element(element).with_score_mod(score_mod).unwrap();
             Gradients::new(problem, &stream).compute();
+        }
+    }
+    assert_eq!(findings(), "");
+}
+
+/// From some rows on, entries with tensor maps compute them.
+#[test]
+fn gradients_of_changed_scores_of_long_heads_are_right() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let window = Window { left: Some(150), right: Some(20) };
+    for (group, sequence, kv_sequence, head_dim, mask, element) in [
+        (2, 400, 110, 64, Mask::Full, Element::F16),
+        (1, 390, 180, 40, Mask::Causal, Element::Bf16),
+        (1, 390, 300, 64, Mask::Window, Element::Bf16),
+    ] {
+        let strides = Strides { batch: 0, head: sequence * kv_sequence, row: kv_sequence };
+        let softcap = ScoreMod { softcap: Some(1.5), ..ScoreMod::NONE };
+        let alibi = ScoreMod { alibi: Some(Slopes::PerHead), ..ScoreMod::NONE };
+        let bias = ScoreMod { bias: Some(strides), ..ScoreMod::NONE };
+        let all = ScoreMod { softcap: Some(2.0), alibi: Some(Slopes::PerBatchAndHead), bias: Some(strides) };
+        let shape = Shape::new(1, group, sequence as u32).with_kv_heads(1).with_head_dim(head_dim);
+        let problem = problem(shape.with_kv_sequence(kv_sequence as u32), mask, Layout::Bshd).with_element(element);
+        let problem = if mask == Mask::Window { problem.with_window(window) } else { problem };
+        for score_mod in [softcap, alibi, bias, all] {
+            let gradients = Gradients::new(problem.with_score_mod(score_mod).unwrap(), &stream);
+            let entry = fa512::supports_backward(&gradients.gradient, &Gpu::current().unwrap()).unwrap().entry;
+            assert_eq!(entry.contains("sm90"), crate::ARCHITECTURE == "90", "{entry}");
+            gradients.compute();
         }
     }
     assert_eq!(findings(), "");

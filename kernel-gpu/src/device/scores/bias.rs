@@ -51,13 +51,6 @@ pub trait Bias: Copy {
         fetched: Self::Fetched<M_TILES, N_TILES>,
         lane: Lane,
     );
-
-    /// A score with the element of row `row` and key `key`.
-    ///
-    /// # Safety
-    /// The bias has that element.
-    #[cfg(feature = "sm_80")]
-    unsafe fn add_to_one<E: Element>(self, args: &ForwardArgs, score: f32, row: u32, key: u32) -> f32;
 }
 
 /// Whether a kernel has tiles in shared memory for a bias ([`contract::tile::BiasTiles`]), where they begin there, and whether there may be
@@ -156,15 +149,58 @@ impl<const MAY_EXIST: bool> Bias for InRegisters<MAY_EXIST> {
             });
         });
     }
+}
 
+impl<const MAY_EXIST: bool> InRegisters<MAY_EXIST> {
+    /// A score with the element of row `row` and key `key`.
+    ///
+    /// # Safety
+    /// The bias has that element.
     #[cfg(feature = "sm_80")]
     #[inline(always)]
-    unsafe fn add_to_one<E: Element>(self, args: &ForwardArgs, score: f32, row: u32, key: u32) -> f32 {
+    pub unsafe fn add_to_one<E: Element>(self, args: &ForwardArgs, score: f32, row: u32, key: u32) -> f32 {
         let is_there = MAY_EXIST && self.address != 0;
         let address = self.address + row as u64 * pitch(args) + (key * ELEMENT_BYTES) as u64;
         // SAFETY: the caller's promise.
         let [element, _] = E::unpack(unsafe { memory::load_global_2_if(address, is_there) });
         if is_there { math::fma(element, args.score_mod.inverse_scale, score) } else { score }
+    }
+
+    /// [`Bias::fetch`] for scores whose rows are keys and whose columns are queries: pairs of neighbouring queries.
+    ///
+    /// # Safety
+    /// As for [`Bias::fetch`].
+    #[cfg(feature = "sm_90a")]
+    #[inline(always)]
+    pub unsafe fn fetch_transposed<const N_TILES: usize>(
+        self,
+        args: &ForwardArgs,
+        place: Place,
+        lane: Lane,
+    ) -> Pairs<1, N_TILES> {
+        let mut pairs = [[[0; ROWS_PER_LANE]; N_TILES]];
+        if !MAY_EXIST || self.address == 0 {
+            return pairs;
+        }
+        let (pitch, first_row) = (pitch(args), place.first_row + lane.pair_column());
+        // Keys and rows beyond the last load those of the last, which are not used.
+        let of_key = |r| {
+            let key = lane.row(place.first_key, 0, r).min(place.kv_length - 1);
+            self.address + (key * ELEMENT_BYTES) as u64
+        };
+        let of_keys = [of_key(0), of_key(1)];
+        unrolled!(at most 8; for n in N_TILES => {
+            let row = |i: u32| (first_row + n as u32 * MMA_N + i).min(place.length - 1) as u64 * pitch;
+            let of_rows = [row(0), row(1)];
+            unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                // SAFETY: elements of the bias.
+                pairs[0][n][r] = unsafe {
+                    let upper = memory::load_global_2_if(of_keys[r] + of_rows[0], true);
+                    upper | memory::load_global_2_if(of_keys[r] + of_rows[1], true) << 16
+                };
+            });
+        });
+        pairs
     }
 }
 

@@ -7,6 +7,7 @@
 //! the branches dominated the time.
 
 pub mod bias;
+pub mod differentiable;
 pub mod place;
 
 use crate::device::lane::{Lane, ROWS_PER_LANE, Scores};
@@ -42,29 +43,13 @@ pub trait ScoreMod: Copy {
     ) -> Self::Fetched<M_TILES, N_TILES>;
 
     /// Applies the softcap alone to scores, wherever they are.
-    #[cfg(feature = "sm_80")]
     fn cap<const M_TILES: usize, const N_TILES: usize>(args: &ForwardArgs, scores: &mut Scores<M_TILES, N_TILES>);
 
-    /// Multiplies gradients with respect to scores by the derivatives of the softcap, given the capped scores.
-    #[cfg(feature = "sm_80")]
-    fn uncap<const M_TILES: usize, const N_TILES: usize>(
-        args: &ForwardArgs,
-        gradients: &mut Scores<M_TILES, N_TILES>,
-        capped: &Scores<M_TILES, N_TILES>,
-    );
-
-    /// A capped score with ALiBi's term and the bias of a key and of the query at `position`, which is its row if there is a bias.
+    /// Adds ALiBi's term and the bias to capped scores at `place`.
     ///
     /// # Safety
-    /// The launch's bias has an element for each row and key of the sequence, and these are of it.
-    #[cfg(feature = "sm_80")]
-    unsafe fn add_to_one<E: Element>(self, args: &ForwardArgs, score: f32, position: u32, key: u32) -> f32;
-
-    /// Modifies the scores at `place`.
-    ///
-    /// # Safety
-    /// Warp together; `fetched` is what was fetched last, for the same place.
-    unsafe fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
+    /// As for [`Self::apply`].
+    unsafe fn add<E: Element, const M_TILES: usize, const N_TILES: usize>(
         self,
         args: &ForwardArgs,
         scores: &mut Scores<M_TILES, N_TILES>,
@@ -72,6 +57,24 @@ pub trait ScoreMod: Copy {
         place: Place,
         lane: Lane,
     );
+
+    /// Modifies the scores at `place`.
+    ///
+    /// # Safety
+    /// Warp together; `fetched` is what was fetched last, for the same place.
+    #[inline(always)]
+    unsafe fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
+        self,
+        args: &ForwardArgs,
+        scores: &mut Scores<M_TILES, N_TILES>,
+        fetched: Self::Fetched<M_TILES, N_TILES>,
+        place: Place,
+        lane: Lane,
+    ) {
+        Self::cap(args, scores);
+        // SAFETY: the caller's promise.
+        unsafe { self.add::<E, M_TILES, N_TILES>(args, scores, fetched, place, lane) };
+    }
 }
 
 /// No score modifications.
@@ -90,27 +93,11 @@ impl ScoreMod for Unmodified {
     #[inline(always)]
     unsafe fn fetch<E: Element, const M_TILES: usize, const N_TILES: usize>(self, _: &ForwardArgs, _: Place, _: Lane) {}
 
-    #[cfg(feature = "sm_80")]
     #[inline(always)]
     fn cap<const M_TILES: usize, const N_TILES: usize>(_: &ForwardArgs, _: &mut Scores<M_TILES, N_TILES>) {}
 
-    #[cfg(feature = "sm_80")]
     #[inline(always)]
-    fn uncap<const M_TILES: usize, const N_TILES: usize>(
-        _: &ForwardArgs,
-        _: &mut Scores<M_TILES, N_TILES>,
-        _: &Scores<M_TILES, N_TILES>,
-    ) {
-    }
-
-    #[cfg(feature = "sm_80")]
-    #[inline(always)]
-    unsafe fn add_to_one<E: Element>(self, _: &ForwardArgs, score: f32, _position: u32, _key: u32) -> f32 {
-        score
-    }
-
-    #[inline(always)]
-    unsafe fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
+    unsafe fn add<E: Element, const M_TILES: usize, const N_TILES: usize>(
         self,
         _: &ForwardArgs,
         _: &mut Scores<M_TILES, N_TILES>,
@@ -158,7 +145,6 @@ impl<B: Bias> ScoreMod for Modified<B> {
         unsafe { self.bias.fetch::<E, M_TILES, N_TILES>(args, place, lane) }
     }
 
-    #[cfg(feature = "sm_80")]
     #[inline(always)]
     fn cap<const M_TILES: usize, const N_TILES: usize>(args: &ForwardArgs, scores: &mut Scores<M_TILES, N_TILES>) {
         let softcap_exponent = args.score_mod.softcap_exponent;
@@ -169,34 +155,8 @@ impl<B: Bias> ScoreMod for Modified<B> {
         }
     }
 
-    #[cfg(feature = "sm_80")]
     #[inline(always)]
-    fn uncap<const M_TILES: usize, const N_TILES: usize>(
-        args: &ForwardArgs,
-        gradients: &mut Scores<M_TILES, N_TILES>,
-        capped: &Scores<M_TILES, N_TILES>,
-    ) {
-        if args.score_mod.softcap_exponent != 0.0 {
-            for_each_tile(gradients, |m, n, gradients| {
-                // The derivative of tanh is 1 − tanh².
-                unrolled!(at most 4; for i in 4 => {
-                    gradients[i] = math::fma(-capped[m][n][i] * capped[m][n][i], gradients[i], gradients[i]);
-                });
-            });
-        }
-    }
-
-    #[cfg(feature = "sm_80")]
-    #[inline(always)]
-    unsafe fn add_to_one<E: Element>(self, args: &ForwardArgs, score: f32, position: u32, key: u32) -> f32 {
-        let distance = (position.wrapping_sub(key) as i32 + args.score_mod.first_position) as f32;
-        let score = math::fma(-self.slope, math::abs(distance), score);
-        // SAFETY: as promised to this function.
-        unsafe { self.bias.add_to_one::<E>(args, score, position, key) }
-    }
-
-    #[inline(always)]
-    unsafe fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
+    unsafe fn add<E: Element, const M_TILES: usize, const N_TILES: usize>(
         self,
         args: &ForwardArgs,
         scores: &mut Scores<M_TILES, N_TILES>,
@@ -204,19 +164,15 @@ impl<B: Bias> ScoreMod for Modified<B> {
         place: Place,
         lane: Lane,
     ) {
-        let softcap_exponent = args.score_mod.softcap_exponent;
-        if softcap_exponent != 0.0 {
-            for_each_tile(scores, |_, _, scores| {
-                unrolled!(at most 4; for i in 4 => { scores[i] = tanh_of_half(softcap_exponent * scores[i]) });
-            });
-        }
         if self.slope != 0.0 {
             // In most tiles all keys precede all rows, so distances need no absolute value.
             let last_key = (place.first_key + N_TILES as u32 * MMA_N - 1) as i32;
+            let first_key = (place.first_key + lane.pair_column()) as i32 - args.score_mod.first_position;
+            let position = |m, r| lane.row(place.first_row, m, r) as i32 - first_key;
             if place.first_row as i32 + args.score_mod.first_position >= last_key {
-                self.shorten(args, scores, place, lane, |distance| distance);
+                self.shorten(scores, position, |distance| distance);
             } else {
-                self.shorten(args, scores, place, lane, math::abs);
+                self.shorten(scores, position, math::abs);
             }
         }
         // SAFETY: as promised to this function.
@@ -225,20 +181,18 @@ impl<B: Bias> ScoreMod for Modified<B> {
 }
 
 impl<B> Modified<B> {
-    /// Subtracts the ALiBi term from the scores. `magnitude` is applied to the row's position minus the key.
+    /// Subtracts the ALiBi term from the scores. `magnitude` is applied to the position of a row minus that of a column, given that of part `r` of
+    /// the lane's rows of a strip minus that of the lane's first column.
     #[inline(always)]
     fn shorten<const M_TILES: usize, const N_TILES: usize>(
         self,
-        args: &ForwardArgs,
         scores: &mut Scores<M_TILES, N_TILES>,
-        place: Place,
-        lane: Lane,
+        position: impl Fn(usize, usize) -> i32,
         magnitude: impl Fn(f32) -> f32,
     ) {
-        let first_key = (place.first_key + lane.pair_column()) as i32 - args.score_mod.first_position;
         unrolled!(at most 4; for m in M_TILES => {
             unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                let position = (lane.row(place.first_row, m, r) as i32 - first_key) as f32;
+                let position = position(m, r) as f32;
                 unrolled!(at most 16; for n in N_TILES => {
                     unrolled!(at most 2; for i in 2 => {
                         let distance = magnitude(position - (n as u32 * MMA_N + i as u32) as f32);

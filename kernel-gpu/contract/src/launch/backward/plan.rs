@@ -17,13 +17,12 @@ use crate::launch::tensor_map::{self, TensorMap};
 use crate::schedule::divisor::Divisor;
 use crate::schedule::geometry::query_tiles;
 use crate::schedule::packed;
-use crate::spec::config::{ELEMENT_BYTES, Mask, Scores, Sequence};
+use crate::spec::config::{ELEMENT_BYTES, Family, Mask, Scores, Sequence};
 use crate::spec::gpu::Gpu;
 use crate::spec::gradient::Gradient;
 use crate::spec::limits::MAXIMUM_WORK_ITEMS;
 use crate::spec::problem::Problem;
 use crate::spec::refusal::Refusal;
-use crate::spec::shape::Shape;
 use crate::spec::tensor::Tensor;
 use crate::spec::view::RowsAt;
 
@@ -257,7 +256,8 @@ fn choose(gradient: &Gradient, gpu: &Gpu<'_>, sums: Sums) -> Result<&'static Bac
     let accepts = |variant: &&BackwardVariant| {
         let computes_mask = match variant.scores {
             Scores::Unmodified => is_plain && variant.mask == simplified,
-            Scores::Modified => !is_plain || simplified == Mask::Window,
+            // Of the entries of sm_90a, others apply windows alone.
+            Scores::Modified => !is_plain || simplified == Mask::Window && variant.family() == Family::Sm80,
         };
         let is_packed = matches!(variant.sequence, Sequence::Packed);
         let has_memory = sums != Sums::Nowhere || !variant.sums_in_workspace();
@@ -268,18 +268,26 @@ fn choose(gradient: &Gradient, gpu: &Gpu<'_>, sums: Sums) -> Result<&'static Bac
             && is_packed == problem.packing().is_some()
             && variant.element == problem.element()
     };
-    let takes = |one: &&BackwardVariant| one.head_dims().contains(&shape.head_dim) && is_taken(one, shape, gpu, sums);
+    let takes = |one: &&BackwardVariant| one.head_dims().contains(&shape.head_dim) && is_taken(one, problem, gpu, sums);
     let candidates = BACKWARD_VARIANTS.iter().filter(accepts).filter(takes);
     let checked = candidates.map(|variant| runs(variant, gradient, gpu).map(|()| variant));
     checked.reduce(Result::or).expect("the entries of sm_80 compute every gradient")
 }
 
-/// Whether `variant` is taken for `shape`, of those that compute it.
-fn is_taken(variant: &BackwardVariant, shape: Shape, gpu: &Gpu<'_>, sums: Sums) -> bool {
+/// Whether `variant` is taken for `problem`, of those that compute it.
+fn is_taken(variant: &BackwardVariant, problem: &Problem, gpu: &Gpu<'_>, sums: Sums) -> bool {
+    let (shape, multiprocessors) = (problem.shape(), gpu.multiprocessors);
     match sums {
-        Sums::Wherever if variant.sums_in_workspace() => variant.can_count(shape, gpu.multiprocessors),
-        _ => variant.is_faster(shape, gpu.multiprocessors),
+        Sums::Wherever if variant.sums_in_workspace() => variant.can_count(shape, multiprocessors),
+        _ => variant.is_faster(shape, keys_of_a_query(problem), multiprocessors),
     }
+}
+
+/// The most keys that a query attends to.
+fn keys_of_a_query(problem: &Problem) -> u32 {
+    let keys = problem.shape().kv_sequence;
+    let [before, after] = problem.rows_around().map(|rows| rows.map_or(i64::from(keys), i64::from));
+    (before + after + 1).clamp(0, keys.into()) as u32
 }
 
 /// Requires `variant`, which computes `gradient`, to run on `gpu`.
@@ -407,6 +415,7 @@ mod tests {
     use crate::spec::limits::MAXIMUM_HEAD_DIM;
     use crate::spec::packing::Packing;
     use crate::spec::problem::{ScoreMod, Window};
+    use crate::spec::shape::Shape;
     use crate::spec::tensor::Strides;
     use crate::spec::view::{Layout, View, Views};
     use std::vec::Vec;
@@ -568,6 +577,37 @@ mod tests {
         {
             let without = planned(shape, sums);
             assert!(!without.variant().sums_in_workspace() && without.workspace_bytes() == 0);
+        }
+    }
+
+    #[test]
+    fn windows_and_changed_scores_get_tensor_maps_where_they_have_enough_to_compute() {
+        const H200: Gpu<'static> =
+            Gpu { name: "H200", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
+        let of = |rows, head_dim| {
+            Problem::new(Shape::new(8, 16, rows).with_head_dim(head_dim), Mask::Full, Layout::Bhsd).unwrap()
+        };
+        let window = |problem: Problem, rows| problem.with_window(Window { left: Some(rows), right: Some(rows) });
+        let capped =
+            |problem: Problem| problem.with_score_mod(ScoreMod { softcap: Some(20.0), ..ScoreMod::NONE }).unwrap();
+        let entry = |problem: Problem| {
+            let plan = BackwardPlan::new(&Gradient::new(problem).unwrap(), &H200, Sums::WhereFaster).unwrap();
+            plan.variant().entry
+        };
+        for (problem, expected) in [
+            (window(of(1024, 64), 20), "fa512_sm80_backward_modified"),
+            (window(of(1024, 64), 64), "fa512_sm90_backward_window"),
+            (window(of(100, 64), 64), "fa512_sm80_backward_modified"),
+            (window(of(1024, 64), 300), "fa512_sm90_backward_ordered_window"),
+            (window(of(1024, 128), 20), "fa512_sm90_d128_backward_window"),
+            (window(of(1024, 96), 150), "fa512_sm90_d128_backward_ordered_window"),
+            (window(of(1024, 192), 150), "fa512_sm80_d192_backward_modified"),
+            (capped(of(512, 64)), "fa512_sm90_backward_modified"),
+            (capped(window(of(512, 64), 20)), "fa512_sm80_backward_modified"),
+            (capped(of(128, 32)), "fa512_sm80_backward_modified"),
+            (capped(of(512, 128)), "fa512_sm80_d128_backward_modified"),
+        ] {
+            assert_eq!(entry(problem), expected, "{problem:?}");
         }
     }
 

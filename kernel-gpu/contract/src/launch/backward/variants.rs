@@ -339,6 +339,13 @@ impl BackwardTile {
 const LONG: u32 = 700;
 const LONG_CAUSAL: u32 = 1280;
 const LONG_WIDE: u32 = 513;
+/// Keys of a window from which on it is, likewise.
+const FAR: u32 = 512;
+const FAR_WIDE: u32 = 256;
+/// Keys of a query, and queries of a head whose scores are changed, from which on items of up to 64 columns are faster than the blocks of sm_80, of which
+/// more run at once.
+const NEAR: u32 = 96;
+const CHANGED: u32 = 384;
 /// The part of the multiprocessors that items of all keys of narrow heads must keep busy, where these take turns on them.
 const BUSY_WITH_ITEMS: (u64, u64) = (10, 7);
 
@@ -375,8 +382,9 @@ impl BackwardVariant {
         }
     }
 
-    /// Whether it computes this shape faster than the entries that follow it in the list, on so many multiprocessors.
-    pub fn is_faster(&self, shape: Shape, multiprocessors: u32) -> bool {
+    /// Whether it computes this shape, whose queries attend to at most `keys` keys, faster than the entries that follow it in the list, on so many
+    /// multiprocessors.
+    pub fn is_faster(&self, shape: Shape, keys: u32, multiprocessors: u32) -> bool {
         let longest = shape.sequence.max(shape.kv_sequence);
         match self.tile {
             BackwardTile::Sm90(tile) if tile.keeps_dq() => {
@@ -390,9 +398,14 @@ impl BackwardVariant {
                 fits && longest > TmaTile::STEP && BUSY.0 * heads >= BUSY.1 * rounds * u64::from(multiprocessors)
             }
             BackwardTile::Sm90(tile) if tile.sums_in_workspace() => {
-                self.is_worth_a_workspace(tile, shape, multiprocessors)
+                self.is_worth_a_workspace(tile, shape, keys, multiprocessors)
             }
             BackwardTile::Sm90(tile) if tile.is_of_one_tile() => shape.group() == 1 && longest <= TmaTile::STEP,
+            BackwardTile::Sm90(_) if self.scores == Scores::Modified => keys >= NEAR && shape.sequence >= CHANGED,
+            BackwardTile::Sm90(tile) if self.mask == Mask::Window => {
+                let (is_wide, is_narrow) = (tile.columns > PANEL_COLUMNS, shape.head_dim <= PANEL_COLUMNS);
+                is_wide != is_narrow && (is_wide || keys >= NEAR) && longest > tile.rows()
+            }
             // At most two items of keys a head, and two of queries.
             BackwardTile::Sm90(tile) if tile.warpgroups == 1 => longest <= 2 * tile.rows(),
             // Of fewer rows, one warpgroup would idle; the blocks of sm_80, of which more run at once, take half the time.
@@ -402,12 +415,13 @@ impl BackwardVariant {
     }
 
     /// Whether summing dQ in a workspace is faster than computing it by items of queries.
-    fn is_worth_a_workspace(&self, tile: TmaTile, shape: Shape, multiprocessors: u32) -> bool {
+    fn is_worth_a_workspace(&self, tile: TmaTile, shape: Shape, keys: u32, multiprocessors: u32) -> bool {
         let product = |counts: [u32; 3]| counts.into_iter().fold(1, |all: u64, count| all.saturating_mul(count.into()));
         let items = product([shape.batch, shape.kv_heads, shape.kv_sequence.div_ceil(tile.rows())]);
         let at_once = u64::from(multiprocessors.max(1));
         let places = items.div_ceil(at_once) * at_once;
         let (shortest, keep_busy) = match (self.mask, tile.columns > PANEL_COLUMNS) {
+            (Mask::Window, is_wide) => (LONG_WIDE, keys >= if is_wide { FAR_WIDE } else { FAR } && items >= at_once),
             // Causal items of a head wait for each other in the beginning.
             (Mask::Causal, is_wide) => (if is_wide { LONG_WIDE } else { LONG_CAUSAL }, items >= at_once),
             // Fewer leave multiprocessors idle on which items of queries would run.
@@ -467,6 +481,11 @@ macro_rules! for_every_backward_variant {
             fa512_sm90_d128_backward_single_causal, fa512_sm90_bf16_d128_backward_single_causal: Sm90 TmaTile { columns: 128, warpgroups: 1, stages: 1, own: 1, blocks: 2, dq: Dq::OfOneTile }, Any, Causal;
             fa512_sm90_backward_short_full, fa512_sm90_bf16_backward_short_full: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2, dq: Dq::ByItems }, Any, Full;
             fa512_sm90_backward_short_causal, fa512_sm90_bf16_backward_short_causal: Sm90 TmaTile { columns: 64, warpgroups: 1, stages: 3, own: 2, blocks: 2, dq: Dq::ByItems }, Any, Causal;
+            fa512_sm90_backward_ordered_window, fa512_sm90_bf16_backward_ordered_window: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1, dq: Dq::InWorkspace }, Any, Window;
+            fa512_sm90_d128_backward_ordered_window, fa512_sm90_bf16_d128_backward_ordered_window: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 3, own: 1, blocks: 1, dq: Dq::InWorkspace }, Any, Window;
+            fa512_sm90_backward_window, fa512_sm90_bf16_backward_window: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Window;
+            fa512_sm90_backward_modified, fa512_sm90_bf16_backward_modified: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Window, Modified;
+            fa512_sm90_d128_backward_window, fa512_sm90_bf16_d128_backward_window: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 2, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Window;
             fa512_sm90_backward_full, fa512_sm90_bf16_backward_full: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Full;
             fa512_sm90_backward_causal, fa512_sm90_bf16_backward_causal: Sm90 TmaTile { columns: 64, warpgroups: 2, stages: 4, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Causal;
             fa512_sm90_d128_backward_full, fa512_sm90_bf16_d128_backward_full: Sm90 TmaTile { columns: 128, warpgroups: 2, stages: 2, own: 2, blocks: 1, dq: Dq::ByItems }, Any, Full;

@@ -6,11 +6,12 @@ use crate::device::copy::Copiers;
 use crate::device::hidden::not_unrolled;
 use crate::device::kernel::Kernel;
 use crate::device::lane::Lane;
+use crate::device::scores::differentiable::Differentiable;
 use crate::device::unrolled;
 use contract::backward::variants::Tile;
 
 /// The specialisation of a backward kernel.
-pub trait Sm80Backward: Kernel {
+pub trait Sm80Backward: Kernel<ScoreMod: Differentiable> {
     /// How its blocks divide the work.
     const TILE: Tile;
     /// Whether it computes dBias: an entry of its own, since the code of it costs the other blocks registers, and up to 5 % of their time.

@@ -58,8 +58,8 @@ fn thread(lane: Lane) -> u32 {
 pub unsafe fn accumulate_all<K: Sm90Backward>(args: &BackwardArgs, memory: Memory<K>, lane: Lane) {
     const {
         assert!(
-            !K::Mask::HAS_BEGIN,
-            "every query attends to the first key, and so to an item of a head that stores its dQ first"
+            !K::KEEPS_DQ || !K::Mask::HAS_BEGIN,
+            "every query attends to the first key, and so to the item of a head that stores its dQ first"
         )
     };
     let mut queries = Queries { args, memory, lane, places: Places::START };

@@ -203,7 +203,9 @@ impl<K: Sm90Backward> KeyItem<K> {
     #[inline(always)]
     pub fn before(&self, args: &BackwardArgs, step: Step) -> u32 {
         if !K::ROTATES {
-            return self.work.query_tile;
+            let position = step.row.wrapping_add(self.queries.first_position);
+            let first_key = if K::Mask::HAS_BEGIN { K::Mask::keys_begin(&args.problem, position) } else { 0 };
+            return self.work.query_tile - first_key / const { K::TILE.rows() };
         }
         // No overflow: `BackwardVariant::can_count`.
         self.ring.before(step.dq_tile(args), |number| divide(&args.workspace.tiles, number).0)
@@ -215,7 +217,9 @@ impl<K: Sm90Backward> KeyItem<K> {
         if K::ROTATES {
             return self.before(args, step) + 1 == args.head_items.get().get();
         }
-        let rows_end = (step.row + STEP).min(self.queries.rows.length);
+        // A window may give an item a step in which only rows behind the last attend to its keys.
+        let last = if K::Mask::HAS_BEGIN { u32::MAX } else { self.queries.rows.length };
+        let rows_end = (step.row + STEP).min(last);
         let position = rows_end.wrapping_add(self.queries.first_position);
         let end = K::Mask::keys_end(&args.problem, position, self.tile.length);
         end <= self.tile.first_row + const { K::TILE.rows() }

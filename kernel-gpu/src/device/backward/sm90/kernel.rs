@@ -3,6 +3,8 @@
 use crate::device::kernel::Kernel;
 use crate::device::mask::Mask;
 use crate::device::ptx::wgmma::{Accumulators, Registers};
+use crate::device::scores::ScoreMod;
+use crate::device::scores::differentiable::Differentiable;
 use crate::device::tile::head_dim::HeadDim;
 use crate::device::tma::mapped::Mapped;
 use contract::backward::variants::TmaTile;
@@ -16,15 +18,19 @@ pub const K_STEPS: usize = 4;
 
 /// The specialisation of a backward kernel.
 pub trait Sm90Backward:
-    Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulators + Registers, Queries: Registers>>
+    Kernel<
+        Sequence: Mapped,
+        ScoreMod: Differentiable,
+        HeadDim: HeadDim<Output: Accumulators + Registers, Queries: Registers>,
+    >
 {
     /// How its blocks divide the work.
     const TILE: TmaTile;
     /// Computing warpgroups.
     const WARPGROUPS: u32 = Self::TILE.warpgroups;
     /// Whether a warpgroup keeps its own rows of both tensors in registers. Otherwise the products read them from shared memory, which costs
-    /// twice as much of its bandwidth.
-    const KEEPS_OWN_ROWS: bool = Self::HeadDim::COLUMNS <= 64 && !Self::IS_OF_ONE_TILE;
+    /// twice as much of its bandwidth. What changes the scores takes those registers.
+    const KEEPS_OWN_ROWS: bool = Self::HeadDim::COLUMNS <= 64 && !Self::IS_OF_ONE_TILE && !Self::ScoreMod::MODIFIES;
     /// Whether the products that accumulate gradients run beside the computation of the next step's P and dS. Beside wide accumulators there are
     /// no registers for both, and two blocks of a multiprocessor overlap with each other; under a mask it gains nothing.
     const OVERLAPS_STEPS: bool =

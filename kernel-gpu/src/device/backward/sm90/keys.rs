@@ -4,9 +4,10 @@ use super::handover;
 use super::items::{KeyItem, Step, Steps};
 use super::kernel::{K_STEPS, N_TILES, STEP, Sm90Backward};
 use super::memory::{Memory, STATISTIC_BYTES, Square};
+use super::modified::{Fetched, PART, pack_part, tiles_of};
 use super::output::head_rows;
 use super::own::OwnRows;
-use super::ring::{Place, Places, arrive_together};
+use super::ring::{self, Places, arrive_together};
 use super::staggered::{self, Staggered};
 use super::strip::{self, Strip, accumulate, pass_over, release};
 use crate::device::backward::bounds;
@@ -20,6 +21,9 @@ use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentA;
 use crate::device::ptx::wgmma::{Accumulators, Descriptor, KMajor, NMajor, Registers};
 use crate::device::ptx::{mbarrier, memory};
+use crate::device::scores::ScoreMod;
+use crate::device::scores::differentiable::Differentiable;
+use crate::device::scores::place::Place;
 use crate::device::tile::head_dim::Fragments;
 use crate::device::tma::rows::Rows;
 use crate::device::tma::turns::Turns;
@@ -27,6 +31,7 @@ use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::backward::args::BackwardArgs;
 use contract::config::{MMA_M, MMA_N, WARPGROUP_ROWS, WARPGROUP_WARPS};
+use contract::geometry::BlockWork;
 
 /// 64 keys of a warpgroup.
 pub struct KeyStrip<'a, K: Sm90Backward> {
@@ -46,6 +51,10 @@ pub struct KeyStrip<'a, K: Sm90Backward> {
     p: [FragmentA; K_STEPS],
     /// dSᵀ, rounded.
     pub d_s: [FragmentA; K_STEPS],
+    score_mod: K::ScoreMod,
+    fetched: Fetched<K>,
+    /// The head of K and V.
+    work: BlockWork,
     queries: bounds::Queries,
     /// The warpgroup's first key.
     first_key: u32,
@@ -83,7 +92,7 @@ pub unsafe fn gradients<K: Sm90Backward>(
         if first_key < length {
             let values = if K::KEEPS_DQ { memory.staged(staged, warpgroup) } else { memory.own(own, 1, warpgroup) };
             let rows = [memory.own(own, 0, warpgroup), values];
-            let mut strip = KeyStrip::of(problem, rows, item.queries, (first_key, length), lane);
+            let mut strip = KeyStrip::of(problem, rows, &item, first_key, lane);
             if K::KEEPS_DQ {
                 release(memory, staged, lane.index);
             }
@@ -126,18 +135,50 @@ pub unsafe fn gradients<K: Sm90Backward>(
     places.next_item::<K>();
 }
 
-/// The statistics of the lane's columns in 8-column tile `N`, from the address of its first column on.
+/// The statistics of the lane's columns in 8-column tile `n`, from the address of its first column on.
 ///
 /// # Safety
 /// They are computed.
 #[inline(always)]
-unsafe fn of_two_columns<const N: usize>(first: u32) -> [f32; 2] {
+unsafe fn of_two_columns(first: u32, n: usize) -> [f32; 2] {
     // SAFETY: the caller's promise.
-    unsafe { memory::load_shared_pair(first + const { N as u32 * MMA_N * STATISTIC_BYTES }) }
+    unsafe { memory::load_shared_pair(first + n as u32 * const { MMA_N * STATISTIC_BYTES }) }
+}
+
+/// Sets the scores of a warpgroup's keys from the first of `keys` on, of its length, that queries from `position` on do not attend to to −∞. Missing rows
+/// have probability 0 by their LSE, and gradients of missing keys are not stored; but their dS must not reach dQ.
+#[inline(always)]
+fn mask<K: Sm90Backward, const TILES: usize>(
+    problem: &ForwardArgs,
+    scores: &mut Scores<1, TILES>,
+    position: u32,
+    (first_key, length): (u32, u32),
+    lane: Lane,
+) {
+    let queries = const { TILES as u32 * MMA_N };
+    let is_touched = K::Mask::touches::<K::Sequence>(problem, (position, queries), first_key, WARPGROUP_ROWS, length);
+    if K::Mask::ALL_KEYS && K::HAS_QUERY_ITEMS || !is_touched {
+        return;
+    }
+    let lane = lane.recomputed();
+    let first_key = first_key + lane.warp % WARPGROUP_WARPS * MMA_M;
+    let position = position.wrapping_add(lane.pair_column());
+    unrolled!(at most 8; for n in TILES => {
+        unrolled!(at most 2; for i in 2 => {
+            let position = position.wrapping_add(n as u32 * MMA_N + i as u32);
+            let end = K::Mask::keys_end(problem, position.wrapping_add(1), length);
+            unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                let key = lane.row(first_key, 0, r);
+                if key >= end || K::Mask::HAS_BEGIN && key < K::Mask::keys_begin(problem, position) {
+                    scores[0][n][2 * r + i] = f32::NEG_INFINITY;
+                }
+            });
+        });
+    });
 }
 
 impl<'a, K: Sm90Backward> KeyStrip<'a, K> {
-    /// That of keys from the first of `keys` on, of its length, without any gradient.
+    /// That of an item's keys from `first_key` on, without any gradient.
     ///
     /// # Safety
     /// As for [`OwnRows::of`].
@@ -145,8 +186,8 @@ impl<'a, K: Sm90Backward> KeyStrip<'a, K> {
     pub unsafe fn of(
         problem: &'a ForwardArgs,
         [keys, values]: [Rows<K>; 2],
-        queries: bounds::Queries,
-        (first_key, length): (u32, u32),
+        item: &KeyItem<K>,
+        first_key: u32,
         lane: Lane,
     ) -> Self {
         Self {
@@ -162,9 +203,12 @@ impl<'a, K: Sm90Backward> KeyStrip<'a, K> {
             minus_lse: [[0.0; 2]; N_TILES],
             p: [[0; 4]; K_STEPS],
             d_s: [[0; 4]; K_STEPS],
-            queries,
+            score_mod: K::ScoreMod::of_head(problem, item.work, 0),
+            fetched: K::ScoreMod::nothing::<N_TILES>(),
+            work: item.work,
+            queries: item.queries,
             first_key,
-            length,
+            length: item.tile.length,
             lane,
         }
     }
@@ -175,30 +219,47 @@ impl<'a, K: Sm90Backward> KeyStrip<'a, K> {
         step.row.wrapping_add(self.queries.first_position)
     }
 
-    /// Sets the scores of keys that a query does not attend to to −∞. Missing rows have probability 0 by their LSE, and gradients of missing
-    /// keys are not stored; but their dS must not reach dQ.
+    /// Where the warp's scores of a step's queries from `first` on are.
     #[inline(always)]
-    fn mask(&mut self, step: Step) {
-        let (problem, length, position) = (self.problem, self.length, self.position(step));
-        let is_touched =
-            K::Mask::touches::<K::Sequence>(problem, (position, STEP), self.first_key, WARPGROUP_ROWS, length);
-        if K::Mask::ALL_KEYS && K::HAS_QUERY_ITEMS || !is_touched {
-            return;
+    fn place(&self, step: Step, first: u32) -> Place {
+        Place {
+            first_row: self.position(step).wrapping_add(first),
+            first_key: hidden::recompute(self.first_key) + self.lane.recomputed().warp % WARPGROUP_WARPS * MMA_M,
+            length: self.queries.rows.length,
+            kv_length: self.length,
         }
-        let lane = self.lane.recomputed();
-        let first_key = self.first_key + lane.warp % WARPGROUP_WARPS * MMA_M;
-        let position = position.wrapping_add(lane.pair_column());
-        unrolled!(at most 8; for n in N_TILES => {
-            unrolled!(at most 2; for i in 2 => {
-                let position = position.wrapping_add(n as u32 * MMA_N + i as u32);
-                let end = K::Mask::keys_end(problem, position.wrapping_add(1), length);
-                unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                    let key = lane.row(first_key, 0, r);
-                    if key >= end || K::Mask::HAS_BEGIN && key < K::Mask::keys_begin(problem, position) {
-                        self.scores[0][n][2 * r + i] = f32::NEG_INFINITY;
-                    }
+    }
+
+    /// P of changed scores, times the derivatives of what changes them; P alone, rounded to elements.
+    ///
+    /// # Safety
+    /// As for [`Strip::probabilities`].
+    #[inline(always)]
+    unsafe fn modified_probabilities(&mut self, memory: Memory<K>, stage: ring::Place, step: Step) {
+        let (problem, lane) = (self.problem, self.lane.recomputed());
+        let minus_lse = memory.minus_lse(stage, lane.pair_column());
+        unrolled!(at most 2; for part in const { N_TILES / PART } => {
+            let first = part * PART;
+            let mut scores = tiles_of(&self.scores, first);
+            K::ScoreMod::cap(problem, &mut scores);
+            let capped = scores;
+            let fetched = K::ScoreMod::part::<PART, N_TILES>(&self.fetched, first);
+            let queries = first as u32 * MMA_N;
+            let place = self.place(step, queries);
+            // SAFETY: as promised to this function; statistics of two columns, which are computed.
+            unsafe {
+                self.score_mod.add_transposed::<K::Element, PART>(problem, &mut scores, fetched, place, lane);
+                mask::<K, PART>(problem, &mut scores, place.first_row, (self.first_key, self.length), self.lane);
+                unrolled!(at most 4; for n in PART => {
+                    let minus_lse = of_two_columns(minus_lse, first + n);
+                    unrolled!(at most 4; for i in 4 => {
+                        scores[0][n][i] = probability(scores[0][n][i], problem.scale_log2, minus_lse[i % 2]);
+                    });
                 });
-            });
+            }
+            pack_part::<K>(&mut self.p, &scores, first);
+            K::ScoreMod::uncap(problem, &mut scores, &capped);
+            unrolled!(at most 4; for n in PART => { self.scores[0][first + n] = scores[0][n] });
         });
     }
 }
@@ -211,7 +272,21 @@ impl<K: Sm90Backward> Strip<K> for KeyStrip<'_, K> {
     }
 
     #[inline(always)]
-    unsafe fn start_scores(&mut self, memory: Memory<K>, stage: Place) {
+    unsafe fn fetch(&mut self, step: Step) {
+        if K::ScoreMod::MODIFIES {
+            // What is derived from these would occupy registers beside dK and dV.
+            let (problem, lane) = (self.problem, self.lane.recomputed());
+            let head = hidden::recompute(self.work.head) * problem.group.get().get() + step.member;
+            let work = BlockWork { batch: hidden::recompute(self.work.batch), head, query_tile: 0 };
+            self.score_mod = K::ScoreMod::of_head(problem, work, 0);
+            let place = self.place(step, 0);
+            // SAFETY: as promised to this function.
+            self.fetched = unsafe { self.score_mod.fetch_transposed::<K::Element, N_TILES>(problem, place, lane) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn start_scores(&mut self, memory: Memory<K>, stage: ring::Place) {
         // SAFETY: as promised to this function.
         unsafe { self.keys.start_product(memory.staged(stage, 0), &mut self.scores) };
     }
@@ -227,7 +302,7 @@ impl<K: Sm90Backward> Strip<K> for KeyStrip<'_, K> {
     }
 
     #[inline(always)]
-    unsafe fn start_d_p(&mut self, memory: Memory<K>, stage: Place) {
+    unsafe fn start_d_p(&mut self, memory: Memory<K>, stage: ring::Place) {
         // SAFETY: as promised to this function.
         unsafe { self.values.start_product(memory.staged(stage, 1), &mut self.d_p) };
     }
@@ -243,23 +318,28 @@ impl<K: Sm90Backward> Strip<K> for KeyStrip<'_, K> {
     }
 
     #[inline(always)]
-    unsafe fn load_lse(&mut self, memory: Memory<K>, stage: Place) {
+    unsafe fn load_lse(&mut self, memory: Memory<K>, stage: ring::Place) {
         let first = memory.minus_lse(stage, self.lane.recomputed().pair_column());
         unrolled!(at most 8; for n in N_TILES => {
             // SAFETY: those of two columns, which are computed.
-            self.minus_lse[n] = unsafe { of_two_columns::<n>(first) };
+            self.minus_lse[n] = unsafe { of_two_columns(first, n) };
         });
     }
 
     #[inline(always)]
-    unsafe fn probabilities(&mut self, memory: Memory<K>, stage: Place, step: Step) {
-        self.mask(step);
+    unsafe fn probabilities(&mut self, memory: Memory<K>, stage: ring::Place, step: Step) {
+        if K::ScoreMod::MODIFIES {
+            // SAFETY: as promised to this function.
+            return unsafe { self.modified_probabilities(memory, stage, step) };
+        }
+        let (position, keys) = (self.position(step), (self.first_key, self.length));
+        mask::<K, N_TILES>(self.problem, &mut self.scores, position, keys, self.lane);
         let scale_log2 = self.problem.scale_log2;
         let first = memory.minus_lse(stage, self.lane.recomputed().pair_column());
         unrolled!(at most 8; for n in N_TILES => {
             if !K::OVERLAPS_STEPS {
                 // SAFETY: those of two columns, which are computed.
-                self.minus_lse[n] = unsafe { of_two_columns::<n>(first) };
+                self.minus_lse[n] = unsafe { of_two_columns(first, n) };
             }
             unrolled!(at most 4; for i in 4 => {
                 self.scores[0][n][i] = probability(self.scores[0][n][i], scale_log2, self.minus_lse[n][i % 2]);
@@ -268,11 +348,11 @@ impl<K: Sm90Backward> Strip<K> for KeyStrip<'_, K> {
     }
 
     #[inline(always)]
-    unsafe fn differentiate(&mut self, memory: Memory<K>, stage: Place) {
+    unsafe fn differentiate(&mut self, memory: Memory<K>, stage: ring::Place) {
         let first = memory.delta(stage, self.lane.recomputed().pair_column());
         unrolled!(at most 8; for n in N_TILES => {
             // SAFETY: those of two columns, which are computed.
-            let delta = unsafe { of_two_columns::<n>(first) };
+            let delta = unsafe { of_two_columns(first, n) };
             unrolled!(at most 4; for i in 4 => {
                 let p = if K::SAVES_REGISTERS {
                     K::Element::unpack(self.p[n / 2][n % 2 * 2 + i / 2])[i % 2]
@@ -297,7 +377,7 @@ impl<K: Sm90Backward> Strip<K> for KeyStrip<'_, K> {
     }
 
     #[inline(always)]
-    unsafe fn start_gradients(&mut self, memory: Memory<K>, stage: Place) {
+    unsafe fn start_gradients(&mut self, memory: Memory<K>, stage: ring::Place) {
         let tile = |index| Descriptor::<NMajor, Rows<K>>::new(hidden::recompute(memory.staged(stage, index).address()));
         let (q, d_o) = (tile(0), tile(1));
         // SAFETY: as promised to this function.
@@ -343,7 +423,9 @@ impl<K: Sm90Backward> Strip<K> for KeyStrip<'_, K> {
 impl<K: Sm90Backward> Staggered<K> for KeyStrip<'_, K> {
     #[inline(always)]
     fn pack_p(&mut self) {
-        self.p = pack_columns::<K::Element, K_STEPS>(&self.scores[0]);
+        if !K::ScoreMod::MODIFIES {
+            self.p = pack_columns::<K::Element, K_STEPS>(&self.scores[0]);
+        }
     }
 
     #[inline(always)]
@@ -352,7 +434,7 @@ impl<K: Sm90Backward> Staggered<K> for KeyStrip<'_, K> {
     }
 
     #[inline(always)]
-    unsafe fn start_dv(&mut self, memory: Memory<K>, stage: Place) {
+    unsafe fn start_dv(&mut self, memory: Memory<K>, stage: ring::Place) {
         let d_o = Descriptor::<NMajor, Rows<K>>::new(hidden::recompute(memory.staged(stage, 1).address()));
         unrolled!(at most 4; for k in K_STEPS => {
             // SAFETY: as promised to this function.
@@ -361,7 +443,7 @@ impl<K: Sm90Backward> Staggered<K> for KeyStrip<'_, K> {
     }
 
     #[inline(always)]
-    unsafe fn start_dk(&mut self, memory: Memory<K>, stage: Place, d_s: Place) {
+    unsafe fn start_dk(&mut self, memory: Memory<K>, stage: ring::Place, d_s: ring::Place) {
         let q = Descriptor::<NMajor, Rows<K>>::new(hidden::recompute(memory.staged(stage, 0).address()));
         let handed = memory.d_s(d_s, self.lane.recomputed().warp / WARPGROUP_WARPS).chunk(0, 0);
         let d_s = Descriptor::<KMajor, Square<K>>::new(hidden::recompute(handed));

@@ -10,8 +10,8 @@
 //! and one of queries.
 //!
 //! [`items`] says which item has which rows, [`role`] which warp does what, [`producer`] copies, [`statistics`] computes Δ, [`strip`] is the
-//! loop of a warpgroup, [`keys`] and [`queries`] what it accumulates, [`single`] all of a head of one tile, [`handover`] how dS gets to [`dq`], [`sums`] what it adds to; [`memory`]
-//! has the layout of shared memory, [`ring`] its places.
+//! loop of a warpgroup, [`keys`] and [`queries`] what it accumulates, [`modified`] what both do with changed scores, [`single`] all of a head of
+//! one tile, [`handover`] how dS gets to [`dq`], [`sums`] what it adds to; [`memory`] has the layout of shared memory, [`ring`] its places.
 
 mod dq;
 mod handover;
@@ -19,6 +19,7 @@ mod items;
 mod kernel;
 mod keys;
 mod memory;
+mod modified;
 mod output;
 mod own;
 mod prepare;
@@ -36,6 +37,7 @@ pub use kernel::Sm90Backward;
 
 use crate::device::lane::Lane;
 use crate::device::ptx::{shuffle, sync, warpgroup};
+use crate::device::scores::ScoreMod;
 use crate::device::tma::context::Maps;
 use crate::device::tma::turns::Turns;
 use contract::backward::args::BackwardArgs;
@@ -58,6 +60,12 @@ pub fn backward<
     args: &BackwardArgs,
     maps: Maps,
 ) {
+    const {
+        assert!(
+            !K::ScoreMod::MODIFIES || K::HAS_QUERY_ITEMS && !K::OVERLAPS_STEPS,
+            "what changes the scores is fetched, and no product reads P while that of the next step is rounded"
+        )
+    };
     let (lane, memory) = (Lane::current(), Memory::<K>::new());
     if K::SUMS_IN_WORKSPACE && args.workspace.prepares != 0 {
         // SAFETY: all threads of the block are here.

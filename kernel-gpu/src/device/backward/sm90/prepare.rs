@@ -1,12 +1,15 @@
-//! The launch that prepares the workspace: the statistics of all query rows, and counts of 0. A block has a tile of 64 queries.
+//! The launch that prepares the workspace: the statistics of all query rows, and counts of 0. A block has a tile of 64 queries. If a window leaves
+//! it without a key, the block stores its dQ.
 
 use super::kernel::{STEP, Sm90Backward};
 use super::memory::STATISTIC_BYTES;
 use super::output::head_rows;
 use super::sums::Sum;
+use crate::device::backward::bounds;
 use crate::device::backward::rows::{base_2_lse, products};
 use crate::device::codegen::thread;
 use crate::device::lane::Lane;
+use crate::device::mask::Mask;
 use crate::device::ptx::{memory, shuffle};
 use crate::device::sequence::Sequence;
 use crate::device::tile::head_rows::has_chunk;
@@ -14,6 +17,7 @@ use crate::device::tma::rows::Rows;
 use crate::device::unrolled;
 use contract::backward::args::BackwardArgs;
 use contract::geometry::BlockWork;
+use contract::packed::SequenceTile;
 
 /// Threads of a row.
 const SHARING: u32 = 8;
@@ -47,6 +51,9 @@ pub unsafe fn statistics<K: Sm90Backward>(args: &BackwardArgs, lane: Lane) {
         sum += shuffle::exchange::<1>(sum);
         sum += shuffle::exchange::<2>(sum);
         sum += shuffle::exchange::<4>(sum);
+        if K::Mask::HAS_BEGIN {
+            clear_unless_attending::<K>(args, (work, of_tile), (at, first_chunk));
+        }
         if first_chunk == 0 {
             let lse = problem.lse + K::Sequence::lse_row(problem, work, of_tile) * size_of::<f32>() as u64;
             let to = sums.statistics + tile as u64 * const { K::TILE.statistics_bytes() as u64 };
@@ -62,5 +69,28 @@ pub unsafe fn statistics<K: Sm90Backward>(args: &BackwardArgs, lane: Lane) {
                 memory::store_global_4(sums.counts, 0);
             }
         }
+    }
+}
+
+/// Stores dQ of row `at` of a tile whose queries attend to no key: no item does.
+///
+/// # Safety
+/// The threads of the row, each with its first chunk.
+#[inline(always)]
+unsafe fn clear_unless_attending<K: Sm90Backward>(
+    args: &BackwardArgs,
+    (work, tile): (BlockWork, SequenceTile),
+    (at, first_chunk): (u32, u32),
+) {
+    let keys = bounds::Keys::of::<K>(&args.problem, tile, STEP, 1);
+    if keys.begin < keys.end {
+        return;
+    }
+    let dq = head_rows::<K>(args.dq, &args.dq_strides, work, tile);
+    let mut chunk = first_chunk;
+    while at < tile.length && has_chunk(args.problem.head_dim, chunk) {
+        // SAFETY: a chunk of the row.
+        unsafe { memory::store_global_16(dq.chunk(at, chunk), [0; 4]) };
+        chunk += SHARING;
     }
 }

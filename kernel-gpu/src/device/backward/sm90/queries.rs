@@ -3,9 +3,10 @@
 use super::items::{QueryItem, Step};
 use super::kernel::{K_STEPS, N_TILES, STEP, Sm90Backward};
 use super::memory::Memory;
+use super::modified::{Fetched, PART, tiles_of};
 use super::output::head_rows;
 use super::own::OwnRows;
-use super::ring::{Place, Places, arrive_together};
+use super::ring::{self, Places, arrive_together};
 use super::strip::{Strip, accumulate, pass_over, release};
 use crate::device::backward::bounds;
 use crate::device::backward::output::store;
@@ -16,6 +17,9 @@ use crate::device::lane::{Lane, ROWS_PER_LANE, Scores, pack_columns};
 use crate::device::ptx::mma::FragmentA;
 use crate::device::ptx::wgmma::{Accumulators, Descriptor, NMajor, Registers};
 use crate::device::ptx::{mbarrier, memory};
+use crate::device::scores::ScoreMod;
+use crate::device::scores::differentiable::Differentiable;
+use crate::device::scores::place::Place;
 use crate::device::softmax::apply_mask;
 use crate::device::tile::head_dim::Fragments;
 use crate::device::tma::rows::Rows;
@@ -23,7 +27,7 @@ use crate::device::tma::turns::Turns;
 use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::backward::args::BackwardArgs;
-use contract::config::{MMA_M, WARPGROUP_ROWS, WARPGROUP_WARPS};
+use contract::config::{MMA_M, MMA_N, WARPGROUP_ROWS, WARPGROUP_WARPS};
 
 /// 64 queries of a warpgroup.
 struct QueryStrip<'a, K: Sm90Backward> {
@@ -34,9 +38,13 @@ struct QueryStrip<'a, K: Sm90Backward> {
     scores: Scores<1, N_TILES>,
     d_p: Scores<1, N_TILES>,
     d_s: [FragmentA; K_STEPS],
+    score_mod: K::ScoreMod,
+    fetched: Fetched<K>,
     /// −LSE and Δ of the lane's rows.
     statistics: [[f32; 2]; ROWS_PER_LANE],
     keys: bounds::Keys,
+    /// Queries of the sequence.
+    length: u32,
     /// Position of the warpgroup's first query among the keys.
     position: u32,
     lane: Lane,
@@ -81,8 +89,11 @@ pub unsafe fn gradients<K: Sm90Backward>(
                 scores: [[[0.0; 4]; N_TILES]],
                 d_p: [[[0.0; 4]; N_TILES]],
                 d_s: [[0; 4]; K_STEPS],
+                score_mod: K::ScoreMod::of_head(problem, item.work, item.tile.sequence),
+                fetched: K::ScoreMod::nothing::<N_TILES>(),
                 statistics,
                 keys: item.keys,
+                length,
                 position: item.keys.position.wrapping_add(warpgroup * WARPGROUP_ROWS),
                 lane,
             };
@@ -108,6 +119,59 @@ pub unsafe fn gradients<K: Sm90Backward>(
     places.next_item::<K>();
 }
 
+impl<K: Sm90Backward> QueryStrip<'_, K> {
+    /// Where the warp's scores of the keys from `key` on are.
+    #[inline(always)]
+    fn place(&self, key: u32) -> Place {
+        let warp_row = self.lane.recomputed().warp % WARPGROUP_WARPS * MMA_M;
+        Place {
+            first_row: self.position.wrapping_add(warp_row),
+            first_key: key,
+            length: self.length,
+            kv_length: self.keys.rows.length,
+        }
+    }
+
+    /// P of changed scores, times the derivative of what changes them.
+    ///
+    /// # Safety
+    /// As for [`Strip::probabilities`].
+    #[inline(always)]
+    unsafe fn modified_probabilities(&mut self, step: Step) {
+        let (problem, lane) = (self.problem, self.lane.recomputed());
+        unrolled!(at most 2; for part in const { N_TILES / PART } => {
+            let first = part * PART;
+            let mut scores = tiles_of(&self.scores, first);
+            K::ScoreMod::cap(problem, &mut scores);
+            let capped = scores;
+            let fetched = K::ScoreMod::part::<PART, N_TILES>(&self.fetched, first);
+            let place = self.place(step.row + first as u32 * MMA_N);
+            // SAFETY: as promised to this function.
+            unsafe { self.score_mod.add::<K::Element, 1, PART>(problem, &mut scores, fetched, place, lane) };
+            let (warp_row, rows) = (lane.warp % WARPGROUP_WARPS * MMA_M, (self.position, WARPGROUP_ROWS));
+            apply_mask::<K, 1, PART>(problem, &mut scores, rows, warp_row, place.first_key, place.kv_length, lane);
+            exponentiate(&mut scores, problem.scale_log2, &self.statistics);
+            K::ScoreMod::uncap(problem, &mut scores, &capped);
+            unrolled!(at most 4; for n in PART => { self.scores[0][first + n] = scores[0][n] });
+        });
+    }
+}
+
+/// P of masked scores, given the statistics of the lane's rows.
+#[inline(always)]
+fn exponentiate<const TILES: usize>(
+    scores: &mut Scores<1, TILES>,
+    scale_log2: f32,
+    statistics: &[[f32; 2]; ROWS_PER_LANE],
+) {
+    unrolled!(at most 8; for n in TILES => {
+        unrolled!(at most 4; for i in 4 => {
+            let [minus_lse, _] = statistics[i / 2];
+            scores[0][n][i] = probability(scores[0][n][i], scale_log2, minus_lse);
+        });
+    });
+}
+
 impl<K: Sm90Backward> Strip<K> for QueryStrip<'_, K> {
     #[inline(always)]
     fn has(&self, step: Step) -> bool {
@@ -116,7 +180,16 @@ impl<K: Sm90Backward> Strip<K> for QueryStrip<'_, K> {
     }
 
     #[inline(always)]
-    unsafe fn start_scores(&mut self, memory: Memory<K>, stage: Place) {
+    unsafe fn fetch(&mut self, step: Step) {
+        if K::ScoreMod::MODIFIES {
+            let (problem, place, lane) = (self.problem, self.place(step.row), self.lane.recomputed());
+            // SAFETY: as promised to this function.
+            self.fetched = unsafe { self.score_mod.fetch::<K::Element, 1, N_TILES>(problem, place, lane) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn start_scores(&mut self, memory: Memory<K>, stage: ring::Place) {
         // SAFETY: as promised to this function.
         unsafe { self.queries.start_product(memory.staged(stage, 0), &mut self.scores) };
     }
@@ -132,7 +205,7 @@ impl<K: Sm90Backward> Strip<K> for QueryStrip<'_, K> {
     }
 
     #[inline(always)]
-    unsafe fn start_d_p(&mut self, memory: Memory<K>, stage: Place) {
+    unsafe fn start_d_p(&mut self, memory: Memory<K>, stage: ring::Place) {
         // SAFETY: as promised to this function.
         unsafe { self.d_o.start_product(memory.staged(stage, 1), &mut self.d_p) };
     }
@@ -148,24 +221,24 @@ impl<K: Sm90Backward> Strip<K> for QueryStrip<'_, K> {
     }
 
     #[inline(always)]
-    unsafe fn load_lse(&mut self, _memory: Memory<K>, _stage: Place) {}
+    unsafe fn load_lse(&mut self, _memory: Memory<K>, _stage: ring::Place) {}
 
     #[inline(always)]
-    unsafe fn probabilities(&mut self, _memory: Memory<K>, _stage: Place, step: Step) {
-        let (problem, lane) = (self.problem, self.lane.recomputed());
-        let warp_row = lane.warp % WARPGROUP_WARPS * MMA_M;
-        let rows = (self.position, WARPGROUP_ROWS);
-        apply_mask::<K, 1, N_TILES>(problem, &mut self.scores, rows, warp_row, step.row, self.keys.rows.length, lane);
-        unrolled!(at most 8; for n in N_TILES => {
-            unrolled!(at most 4; for i in 4 => {
-                let [minus_lse, _] = self.statistics[i / 2];
-                self.scores[0][n][i] = probability(self.scores[0][n][i], problem.scale_log2, minus_lse);
-            });
-        });
+    unsafe fn probabilities(&mut self, _memory: Memory<K>, _stage: ring::Place, step: Step) {
+        if K::ScoreMod::MODIFIES {
+            // SAFETY: as promised to this function.
+            unsafe { self.modified_probabilities(step) };
+        } else {
+            let (problem, lane) = (self.problem, self.lane.recomputed());
+            let warp_row = lane.warp % WARPGROUP_WARPS * MMA_M;
+            let (rows, keys) = ((self.position, WARPGROUP_ROWS), self.keys.rows.length);
+            apply_mask::<K, 1, N_TILES>(problem, &mut self.scores, rows, warp_row, step.row, keys, lane);
+            exponentiate(&mut self.scores, problem.scale_log2, &self.statistics);
+        }
     }
 
     #[inline(always)]
-    unsafe fn differentiate(&mut self, _memory: Memory<K>, _stage: Place) {
+    unsafe fn differentiate(&mut self, _memory: Memory<K>, _stage: ring::Place) {
         unrolled!(at most 8; for n in N_TILES => {
             unrolled!(at most 4; for i in 4 => {
                 let [_, delta] = self.statistics[i / 2];
@@ -180,7 +253,7 @@ impl<K: Sm90Backward> Strip<K> for QueryStrip<'_, K> {
     }
 
     #[inline(always)]
-    unsafe fn start_gradients(&mut self, memory: Memory<K>, stage: Place) {
+    unsafe fn start_gradients(&mut self, memory: Memory<K>, stage: ring::Place) {
         let keys = Descriptor::<NMajor, Rows<K>>::new(hidden::recompute(memory.staged(stage, 0).address()));
         // SAFETY: as promised to this function.
         unsafe {

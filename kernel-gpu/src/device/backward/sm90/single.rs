@@ -50,7 +50,7 @@ pub unsafe fn gradients<K: Sm90Backward>(
         mbarrier::wait(memory.own_full(own), own.parity);
         mbarrier::wait(memory.stage_full(stage), stage.parity);
         let rows = [memory.own(own, 0, 0), memory.own(own, 1, 0)];
-        let mut strip = KeyStrip::of(problem, rows, item.queries, (item.tile.first_row, item.tile.length), lane);
+        let mut strip = KeyStrip::of(problem, rows, &item, item.tile.first_row, lane);
         wgmma::fence();
         strip.start_scores(memory, stage);
         strip.start_d_p(memory, stage);

@@ -34,6 +34,12 @@ pub trait Strip<K: Sm90Backward> {
     /// Whether the step contributes to any of the rows.
     fn has(&self, step: Step) -> bool;
 
+    /// Starts loading what changes the scores of a step, long before it is needed.
+    ///
+    /// # Safety
+    /// Warp together, after [`Self::probabilities`] of the step before.
+    unsafe fn fetch(&mut self, step: Step);
+
     /// Starts S of a step, as part of a group.
     ///
     /// # Safety
@@ -64,10 +70,10 @@ pub trait Strip<K: Sm90Backward> {
     /// Warp together; the statistics of the stage are computed.
     unsafe fn load_lse(&mut self, memory: Memory<K>, stage: Place);
 
-    /// Computes P of a step from S.
+    /// Computes P of a step from S. If scores are changed, rounds P to elements, and multiplies it by the derivatives of what changes them.
     ///
     /// # Safety
-    /// Warp together, with no S in flight; where steps overlap, after [`Self::load_lse`].
+    /// Warp together, with no S in flight; after [`Self::fetch`], and where steps overlap, after [`Self::load_lse`].
     unsafe fn probabilities(&mut self, memory: Memory<K>, stage: Place, step: Step);
 
     /// Computes dS of a step from P and dP.
@@ -266,6 +272,7 @@ unsafe fn accumulate_wide<K: Sm90Backward, S: Strip<K>>(
 ) -> Option<Step> {
     // SAFETY: warpgroup together. Stages are read between the wait for them and their release.
     unsafe {
+        strip.fetch(step);
         mbarrier::wait(memory.stage_full(places.stage), places.stage.parity);
         turns.wait();
         strip.pin_read_scores();
@@ -296,6 +303,7 @@ unsafe fn accumulate_wide<K: Sm90Backward, S: Strip<K>>(
             if !strip.has(following) {
                 break next;
             }
+            strip.fetch(following);
             mbarrier::wait(memory.stage_full(places.stage), places.stage.parity);
             turns.wait();
             strip.pin_gradients();

@@ -7,7 +7,7 @@ use crate::device::backward::sm80::output::{packed, store};
 use crate::device::kernel::{Output, Tile};
 use crate::device::lane::Lane;
 use crate::device::products;
-use crate::device::scores::ScoreMod;
+use crate::device::scores::differentiable::Differentiable;
 use crate::device::tile::head_dim::Fragments;
 use crate::device::tile::head_rows::HeadRows;
 use crate::device::unrolled;

@@ -21,6 +21,7 @@ use crate::device::lane::{Lane, ROWS_PER_LANE, Scores};
 use crate::device::mask::Mask;
 use crate::device::ptx::{cp_async, sync};
 use crate::device::scores::ScoreMod;
+use crate::device::scores::differentiable::Differentiable;
 use crate::device::sequence::{Of, Sequence};
 use crate::device::tile::head_rows::HeadRows;
 use crate::device::unrolled;

@@ -10,7 +10,7 @@ use crate::device::kernel::{Output, Tile};
 use crate::device::lane::{Lane, Scores};
 use crate::device::products::{self, QueryFragments};
 use crate::device::ptx::{cp_async, sync};
-use crate::device::scores::ScoreMod;
+use crate::device::scores::differentiable::Differentiable;
 use crate::device::tile::head_dim::Fragments;
 use crate::device::tile::head_rows::HeadRows;
 use crate::device::unrolled;

@@ -13,6 +13,7 @@ use crate::device::lane::{ROWS_PER_LANE, Scores};
 use crate::device::products::{self, QueryFragments};
 use crate::device::ptx::sync;
 use crate::device::scores::ScoreMod;
+use crate::device::scores::differentiable::Differentiable;
 use crate::device::tile::head_dim::Fragments;
 use crate::device::tile::head_rows::HeadRows;
 use crate::device::unrolled;
