@@ -1,7 +1,10 @@
 //! Entries of a manifest as variants of the contract; their names are added to refusals.
 
+use contract::backward::plan::BackwardPlan;
+use contract::backward::variants::BackwardVariant;
 use contract::config::{Scores, Sequence};
 use contract::cost;
+use contract::gradient::Gradient;
 use contract::manifest::{ArgumentLayout, Entry};
 use contract::plan::Plan;
 use contract::problem::{Problem, Shape, Slopes};
@@ -38,6 +41,15 @@ pub fn plan<'a>(entry: &'a Entry, problem: &Problem, device: &Device) -> Result<
     Ok(plan.with_workspace(cost::SHIPPED, &device.gpu()))
 }
 
+/// Plans the launch of `variant` for `gradient` on `device`, with a workspace if it can use one.
+///
+/// # Errors
+/// [`Error::Invalid`] when the entry does not compute the gradient or does not fit the device.
+pub fn backward_plan(variant: &'static BackwardVariant, gradient: &Gradient, device: &Device) -> Result<BackwardPlan> {
+    BackwardPlan::of(variant, gradient, &device.gpu())
+        .map_err(|refusal| Error::Invalid(format!("{} {refusal}", variant.entry)))
+}
+
 /// Checks that `entry` computes `problem`.
 ///
 /// # Errors
@@ -53,6 +65,15 @@ pub fn check_accepts(entry: &Entry, problem: &Problem) -> Result<()> {
 /// [`Error::Invalid`] with what the entry needs and what the device has.
 pub fn check_fits(entry: &Entry, device: &Device) -> Result<()> {
     entry.variant().check_fits(&device.gpu()).map_err(|refusal| refused(entry, &refusal))
+}
+
+/// Checks that `device` can run `variant`.
+///
+/// # Errors
+/// As for [`check_fits`].
+pub fn check_backward_fits(variant: &BackwardVariant, device: &Device) -> Result<()> {
+    let refused = |refusal| Error::Invalid(format!("{} {refusal}", variant.entry));
+    variant.check_fits(&device.gpu()).map_err(refused)
 }
 
 /// Checks that `entry` takes the arguments that this program passes.

@@ -4,6 +4,7 @@
 //! To check a kernel: choose an entry of a [`ptx_folder::PtxFolder`] with [`variant::choose`], run it with
 //! [`forward::Forward`] on an executor from [`executor::open`], and pass the outputs to [`check::check()`].
 
+pub mod backward;
 pub mod bench;
 pub mod commands;
 pub mod compare;
@@ -30,10 +31,11 @@ pub mod score_mod;
 pub mod stand_ins;
 pub mod statistics;
 pub mod telemetry;
+pub mod tensors;
 pub mod timing;
 pub mod variant;
 
-pub use numerics::{check, element, inputs, reference, rows};
+pub use numerics::{check, element, gradients, inputs, reference, rows};
 
 /// Compiles the examples in docs/use, and runs those that need no GPU.
 #[cfg(doctest)]

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use contract::manifest::{Entry, FILE_NAME, FORMAT, Manifest};
+use contract::backward::variants::{BACKWARD_VARIANTS, BackwardVariant};
+use contract::manifest::{Entry, FILE_NAME, FORMAT, Manifest, Module};
 use contract::probe::Probe;
 use sha2::{Digest, Sha256};
 
@@ -135,6 +136,16 @@ impl PtxFolder {
             .zip(&self.modules)
             .flat_map(|(module, ptx)| module.entries.iter().map(move |entry| (entry, ptx)))
     }
+
+    /// The backward entries with their modules, in order of preference; without any that this program does not know.
+    pub fn gradients(&self) -> impl Iterator<Item = (&'static BackwardVariant, &PtxModule)> {
+        BACKWARD_VARIANTS.iter().filter_map(|variant| {
+            let has_it =
+                |(module, _): &(&Module, &PtxModule)| module.backward.iter().any(|entry| entry.name == variant.entry);
+            let (_, ptx) = self.manifest.modules.iter().zip(&self.modules).find(has_it)?;
+            Some((variant, ptx))
+        })
+    }
 }
 
 /// The folder of code generator `name` next to `folder`.
@@ -214,7 +225,7 @@ fn check_launch(entry: &Entry) -> std::result::Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::manifest::{CodeGenerator, Module};
+    use contract::manifest::CodeGenerator;
     use contract::variants::VARIANTS;
 
     fn folder(change: impl FnOnce(&mut Manifest)) -> tempfile::TempDir {

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_void};
 
+use contract::backward::plan::BackwardLaunch;
 use contract::plan;
 use contract::variants::Variant;
 
@@ -9,7 +10,7 @@ use crate::error::Error;
 use crate::gpu::{self, Gpu};
 use crate::library::{Library, LoadedKernel};
 use crate::stream::Stream;
-use crate::submit::{argument_bytes, submit};
+use crate::submit::{argument_bytes, backward_argument_bytes, submit, submit_backward};
 
 /// PTX that the program provides: from a folder, another code generator, or a tuner. It is loaded for every context and
 /// GPU, and unloaded on drop without waiting for launches.
@@ -37,13 +38,34 @@ impl Module {
     /// [`Error::NoEntry`] when the module does not have it, [`Error::OtherEntry`] when its parameters differ. Also when
     /// there is no current context, or its GPU cannot run the kernel.
     pub fn kernel<'a>(&'a self, variant: &Variant<'a>) -> Result<ModuleKernel<'a>, Error> {
+        let kernel = self.ready(variant.entry, argument_bytes(variant), variant.config.most_shared_bytes())?;
+        Ok(ModuleKernel { module: self, variant: *variant, kernel })
+    }
+
+    /// Encodes the tensor maps of `launch`, if its kernel copies through them, and puts it on `stream`, with the launches that have to precede and follow it.
+    /// The kernel is this module's, made ready as by [`Self::kernel`].
+    ///
+    /// # Errors
+    /// As for [`Self::kernel`]. Also when the driver refuses a map or the launch.
+    ///
+    /// # Safety
+    /// As for [`ModuleKernel::launch`].
+    pub unsafe fn launch_backward(&self, launch: &mut BackwardLaunch, stream: Stream) -> Result<(), Error> {
+        let variant = launch.variant();
+        let kernel = self.ready(variant.entry, backward_argument_bytes(variant), launch.shared_bytes())?;
+        // SAFETY: the kernel is that of the launch's variant; the caller vouches for the rest.
+        unsafe { submit_backward(self.0.driver(), kernel, launch, stream) }
+    }
+
+    /// Kernel `entry`, with parameters of the sizes `bytes`, and `shared_bytes` of dynamic shared memory allowed on the current context's GPU.
+    fn ready(&self, entry: &str, bytes: &[usize], shared_bytes: u32) -> Result<LoadedKernel, Error> {
         let driver = self.0.driver();
         gpu::current_context(driver)?;
         let gpu = Gpu::of_current_context(driver)?.ordinal().ok_or(Error::OtherGpu { planned: None })?;
-        let kernel = self.0.kernel(variant.entry)?;
-        self.check(kernel, variant.entry, argument_bytes(variant))?;
-        kernel.allow_dynamic_shared(driver, variant.entry, variant.config.most_shared_bytes(), gpu)?;
-        Ok(ModuleKernel { module: self, variant: *variant, kernel })
+        let kernel = self.0.kernel(entry)?;
+        self.check(kernel, entry, bytes)?;
+        kernel.allow_dynamic_shared(driver, entry, shared_bytes, gpu)?;
+        Ok(kernel)
     }
 
     /// The `CUfunction` of any kernel in the calling thread's current context (`cuKernelGetFunction`): to query its

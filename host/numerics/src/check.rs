@@ -4,7 +4,7 @@ mod comparison;
 mod severity;
 #[cfg(test)]
 mod tests;
-mod tolerance;
+pub(crate) mod tolerance;
 
 use rayon::prelude::*;
 
@@ -124,10 +124,7 @@ fn compare_row(
     for (column, (element, &actual)) in elements.iter().zip(actual).enumerate() {
         let index = [batch, head, query, column as u32];
         if actual == O_POISON {
-            comparison.unwritten += 1;
-            comparison.elements += 1;
-            let deviation = Deviation { index, expected: element.value, actual: f64::NAN, tolerance: 0.0 };
-            comparison.reject(deviation);
+            comparison.add_unwritten(Deviation { index, expected: element.value, actual: f64::NAN, tolerance: 0.0 });
             continue;
         }
         let rule = if unresolvable(row) { Rule::Anything } else { element.rule };
@@ -149,9 +146,7 @@ fn compare_lse(
 ) {
     let index = [batch, head, query, 0];
     if actual.to_bits() == LSE_POISON {
-        comparison.unwritten += 1;
-        comparison.elements += 1;
-        return comparison.reject(Deviation { index, expected: row.lse, actual: f64::NAN, tolerance: 0.0 });
+        return comparison.add_unwritten(Deviation { index, expected: row.lse, actual: f64::NAN, tolerance: 0.0 });
     }
     let rule = match row.lse {
         _ if unresolvable(row) => Rule::Anything,

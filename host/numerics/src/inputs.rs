@@ -79,14 +79,27 @@ impl Inputs {
         let heads: Vec<_> = heads.map(generate).collect();
         // Query heads that share K and V use those generated for the first of them.
         let of_keys = || heads.iter().step_by(shape.group() as usize);
-        let q = scatter(&problem, Tensor::Q, heads.iter().map(|head| &head.q))?;
-        let k = scatter(&problem, Tensor::K, of_keys().map(|head| &head.k))?;
-        let v = scatter(&problem, Tensor::V, of_keys().map(|head| &head.v))?;
+        let views = problem.views();
+        let q = scatter(element, shape, views.q, heads.iter().map(|head| &head.q))?;
+        let k = scatter(element, shape.of(Tensor::K), views.k, of_keys().map(|head| &head.k))?;
+        let v = scatter(element, shape.of(Tensor::V), views.v, of_keys().map(|head| &head.v))?;
         let (score_mod, bias_of) =
             (problem.score_mod(), |elements| score_values::bias(elements, element, distribution, seed));
         let bias = score_mod.bias_extent(shape).map(bias_of).map(Arc::from);
         let slopes = slopes(&problem);
         Ok(Self { bias, slopes, ..Self::new(problem, q, k, v)? })
+    }
+
+    /// Another tensor of `shape` that lies as `view` says, filled like Q of standard normal inputs of another seed.
+    ///
+    /// # Errors
+    /// [`Invalid`] when the tensor is larger than host memory can address.
+    pub fn normal_rows(&self, shape: Shape, view: View, seed: u64) -> Result<Vec<Bits>> {
+        let size = Size { rows: shape.sequence as usize, columns: shape.head_dim as usize };
+        let heads = (0..u64::from(shape.batch) * u64::from(shape.heads)).into_par_iter();
+        let generate = |head| Head::generate(Distribution::Normal, self.element(), seed, head, size).q;
+        let heads: Vec<_> = heads.map(generate).collect();
+        scatter(self.element(), shape, view, heads.iter())
     }
 
     /// The same rows as packed sequences of these lengths.
@@ -271,20 +284,23 @@ pub fn row_start(View { offset, strides }: View, batch: u32, head: u32, row: u32
     (offset + batch * strides.batch + head * strides.head + row * strides.row) as usize
 }
 
-/// Lays out the rows of all heads of a tensor as its view says; everything else is NaN.
-fn scatter<'a>(problem: &Problem, tensor: Tensor, heads: impl Iterator<Item = &'a Rows<Bits>>) -> Result<Vec<Bits>> {
-    let Shape { heads: heads_per_batch, sequence, .. } = problem.shape().of(tensor);
-    let view = problem.views().of(tensor);
+/// Lays out the rows of all heads of a tensor of `shape` as `view` says; everything else is NaN.
+fn scatter<'a>(
+    element: Element,
+    shape: Shape,
+    view: View,
+    heads: impl Iterator<Item = &'a Rows<Bits>>,
+) -> Result<Vec<Bits>> {
     // The view's check made sure that the sum fits 64 bits.
-    let elements = view.offset + problem.extent(tensor);
+    let elements = view.offset + view.span(shape).expect("a checked view");
     let mut storage = Vec::new();
     usize::try_from(elements).ok().and_then(|elements| storage.try_reserve_exact(elements).ok()).ok_or_else(|| {
         Invalid(format!("{elements} 16-bit elements do not fit the memory of this machine; make the problem smaller"))
     })?;
-    storage.resize(elements as usize, problem.element().encode(f64::NAN));
+    storage.resize(elements as usize, element.encode(f64::NAN));
     for (index, rows) in heads.enumerate() {
-        let (batch, head) = (index as u32 / heads_per_batch, index as u32 % heads_per_batch);
-        for (row, values) in rows.iter().take(sequence as usize).enumerate() {
+        let (batch, head) = (index as u32 / shape.heads, index as u32 % shape.heads);
+        for (row, values) in rows.iter().take(shape.sequence as usize).enumerate() {
             let start = row_start(view, batch, head, row as u32);
             storage[start..][..values.len()].copy_from_slice(values);
         }

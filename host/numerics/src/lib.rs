@@ -18,6 +18,7 @@
 
 pub mod check;
 pub mod element;
+pub mod gradients;
 pub mod inputs;
 mod invalid;
 pub mod reference;

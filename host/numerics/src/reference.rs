@@ -25,7 +25,8 @@ use crate::inputs::{Inputs, Sequence};
 use crate::rows::Rows;
 use contract::problem::Shape;
 use keys::{Keys, Space};
-use scores::RowScores;
+pub(crate) use keys::{dot, norm};
+pub(crate) use scores::RowScores;
 
 /// Query rows per task.
 const ROWS_PER_TASK: usize = 64;

@@ -1,5 +1,6 @@
 //! `fa512 run`: computes attention, checks it, times it, and prints the result.
 
+mod gradients;
 mod record;
 mod table;
 mod tensors;
@@ -21,6 +22,7 @@ use crate::ptx_folder::PtxFolder;
 use crate::reference::Reference;
 use crate::timing::Protocol;
 use crate::variant;
+use contract::backward::variants::BACKWARD_VARIANTS;
 use contract::config::{Element, Mask};
 use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Problem, Window};
 use contract::view::Layout;
@@ -32,7 +34,7 @@ use super::score_mod_options::ScoreModOptions;
 use super::{
     Verdict, alignment_parser, architecture, element_parser, layout_parser, mask_parser, named_file, output, window,
 };
-use record::{Record, Source, Timing};
+use record::{Check, Record, Source, Timing};
 use views::{TensorOffset, TensorStride};
 
 /// Approximate operations per second of the simulator on one core, to announce how long a run will take.
@@ -42,7 +44,7 @@ const COPIED_BYTES_PER_SECOND: f64 = 1e9;
 /// Longer simulations are announced.
 const LONG_SIMULATION: Duration = Duration::from_secs(60);
 
-/// Compute attention, check O and LSE against the f64 reference, and time it (on a GPU).
+/// Compute attention, check O and LSE against the f64 reference, and time it (on a GPU). Checks dQ, dK and dV if --variant names an entry for gradients.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 every check passed, 1 a check failed, 2 could not run.")]
 pub struct Options {
@@ -198,8 +200,15 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let folder = options.ptx.find()?;
     folder.check_targets(&targets(options))?;
     let mut opened = open(device, options.arch)?;
-    let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
-    tensors::write_outputs(options, inputs.problem(), &outputs, record.passed)?;
+    let gradients = options.variant.as_deref().and_then(|name| gradients::named(&folder, name));
+    let record = match gradients {
+        Some(of) => gradients::execute(options, &mut opened, &folder, of, inputs, source)?,
+        None => {
+            let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
+            tensors::write_outputs(options, inputs.problem(), &outputs, record.passed)?;
+            record
+        }
+    };
     match options.json {
         true => output::print_json(document::RUN, &record)?,
         false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
@@ -209,7 +218,8 @@ pub fn run(options: &Options) -> Result<Verdict> {
 
 /// Prints the entry's name, which tells `cargo xtask run` what to compile.
 fn print_entry(options: &Options, device: DeviceChoice, problem: &Problem) -> Result<Verdict> {
-    if !options.ptx.is_given() {
+    let is_backward = |name: &str| BACKWARD_VARIANTS.iter().any(|variant| variant.entry == name);
+    if !options.ptx.is_given() && !options.variant.as_deref().is_some_and(is_backward) {
         let opened = open(device, options.arch)?;
         let device = opened.executor.device();
         let entry = variant::among_all(problem, device, options.variant.as_deref())?;
@@ -247,8 +257,8 @@ fn execute(
         variant_reason: choice.reason,
         ptx: record::Ptx::new(folder, choice.module),
         problem: record::Problem::new(inputs, options.layout, options.score_mod.form()),
-        launch: record::Launch::new(forward.launch()),
-        check: (!options.no_check).then(|| compare(inputs, &outcome.outputs, &source)),
+        launch: forward.launch().into(),
+        check: (!options.no_check).then(|| Check::Forward(compare(inputs, &outcome.outputs, &source))),
         source,
         changed_inputs: outcome.changed_inputs,
         damaged_guards: outcome.damaged_guards,

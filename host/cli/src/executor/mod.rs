@@ -6,6 +6,7 @@ pub mod gpu;
 mod one_entry;
 pub mod sim;
 
+use contract::backward::plan::BackwardLaunch;
 use contract::plan::Launch;
 
 use crate::device::Device;
@@ -42,8 +43,9 @@ impl Execution {
     fn add(&mut self, later: Self) {
         self.findings.extend(later.findings);
         self.box_loads.extend(later.box_loads);
-        if let (Some(counters), Some(later)) = (&mut self.counters, later.counters) {
-            *counters += later;
+        match (&mut self.counters, later.counters) {
+            (Some(counters), Some(later)) => *counters += later,
+            (counters, later) => *counters = counters.take().or(later),
         }
     }
 }
@@ -101,6 +103,10 @@ pub trait Executor {
     /// Runs a [completed](Executor::complete) launch and waits for it. A fault is an error on a GPU and a finding in
     /// the simulator.
     fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution>;
+
+    /// Encodes the tensor maps of a launch of a gradient, if its kernel has any, runs it with those that have to precede and follow it, and waits for
+    /// them. A fault is as for [`Self::launch`].
+    fn launch_backward(&mut self, launch: &mut BackwardLaunch) -> Result<Execution>;
 
     /// Prepares completed `launches`, one per input set, for timing by `protocol`, with a warm-up; `None` if times are
     /// meaningless (the simulator).

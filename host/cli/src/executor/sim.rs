@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use contract::architecture::ARCHITECTURES;
 use contract::args::TensorMaps;
+use contract::backward::args::{BackwardMaps, MAPPED};
+use contract::backward::plan::BackwardLaunch;
 use contract::plan::Launch;
 use contract::tensor_map::{self, TensorMap};
 use ptx_sim::{Options, Swizzle, TENSOR_MAP_BYTES, TensorElement};
-use sim_device::{Architecture, Call, Code, Config, Context, Machine, Messages, Module};
+use sim_device::{Architecture, Call, Code, Config, Context, Function, Machine, Messages, Module};
 
 use super::{Buffer, Execution, Executor, GuardDamage, Sample, one_entry};
 use crate::device::{Device, DeviceKind};
@@ -107,6 +109,35 @@ impl SimExecutor {
         Ok(())
     }
 
+    /// Runs a launch, and returns what was observed.
+    fn observe(&self, launch: &sim_device::Launch) -> Result<Execution> {
+        let report = self.context.run(launch, &self.options).map_err(simulated)?;
+        let ptx_sim::Report { findings, counters, box_loads, .. } = report;
+        Ok(Execution { findings, counters: Some(counters), box_loads })
+    }
+
+    /// The function of `entry`, with dynamic shared memory allowed.
+    fn function(&self, entry: &str, dynamic_shared_bytes: u32) -> Result<Arc<Function>> {
+        let function = self.module(entry)?.function(entry).map_err(simulated)?;
+        function.allow_dynamic_shared(dynamic_shared_bytes).map_err(simulated)?;
+        Ok(function)
+    }
+
+    /// A launch of a gradient's kernel, without those that have to precede or follow it.
+    fn launch_of(&self, launch: &BackwardLaunch) -> Result<sim_device::Launch> {
+        let maps = launch.encoded_tensor_maps().map(|maps| maps.0.as_flattened().to_vec());
+        Ok(sim_device::Launch {
+            function: self.function(launch.variant().entry, launch.shared_bytes())?,
+            grid: [launch.blocks(), 1, 1],
+            block: [launch.threads(), 1, 1],
+            dynamic_shared_bytes: launch.shared_bytes(),
+            overlaps_previous: false,
+            cooperative: launch.is_cooperative(),
+            cluster: None,
+            parameters: std::iter::once(launch.argument_bytes().to_vec()).chain(maps).collect(),
+        })
+    }
+
     /// The newest module that has `entry`.
     fn module(&self, entry: &str) -> Result<&Arc<Module>> {
         let modules = self.modules.iter().rev().map(|loaded| &loaded.module);
@@ -155,8 +186,7 @@ impl Executor for SimExecutor {
     }
 
     fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution> {
-        let function = self.module(launch.entry())?.function(launch.entry()).map_err(simulated)?;
-        function.allow_dynamic_shared(launch.dynamic_shared_bytes()).map_err(simulated)?;
+        let function = self.function(launch.entry(), launch.dynamic_shared_bytes())?;
         let maps = launch.encoded_tensor_maps().map(|maps| maps.0.as_flattened().to_vec());
         let [blocks, parts] = launch.grid();
         let combining = launch.combining();
@@ -170,11 +200,27 @@ impl Executor for SimExecutor {
             cluster: launch.cluster().map(|blocks| [blocks.get(), 1, 1]),
             parameters: std::iter::once(launch.argument_bytes().to_vec()).chain(maps).collect(),
         };
-        let report = self.context.run(&launch, &self.options).map_err(simulated)?;
-        let ptx_sim::Report { findings, counters, box_loads, .. } = report;
-        let mut execution = Execution { findings, counters: Some(counters), box_loads };
+        let mut execution = self.observe(&launch)?;
         if let Some(combining) = combining {
             execution.add(self.launch(&combining)?);
+        }
+        Ok(execution)
+    }
+
+    fn launch_backward(&mut self, launch: &mut BackwardLaunch) -> Result<Execution> {
+        if let Some(maps) = launch.tensor_maps() {
+            let mut encoded = [[0; TENSOR_MAP_BYTES]; MAPPED.len()];
+            for ((tensor, map), encoded) in MAPPED.iter().zip(maps).zip(&mut encoded) {
+                *encoded = encode(tensor.name(), map)?;
+            }
+            launch.set_tensor_maps(BackwardMaps(encoded));
+        }
+        let mut execution = match launch.preparing() {
+            Some(preparing) => self.observe(&self.launch_of(&preparing)?)?,
+            None => Execution::default(),
+        };
+        for launch in [*launch].into_iter().chain(launch.adding()) {
+            execution.add(self.observe(&self.launch_of(&launch)?)?);
         }
         Ok(execution)
     }

@@ -88,6 +88,7 @@ impl Campaign {
             Sequence::Exact(length) => (self.batch_of_one_length(length, heads, batch), None),
             Sequence::Any => (self.batch_of_one_length(sequence, heads, batch), None),
         };
+        let shape = target.fitted(shape);
         let layout = *[Layout::Bhsd, Layout::Bshd].choose(random).expect("two layouts");
         let head_dim = *target.head_dims.end();
         Case {
@@ -125,7 +126,11 @@ impl Campaign {
             Sequence::Any => shape.with_kv_sequence(self.draw_kv_sequence(random, shape)),
             Sequence::Exact(_) | Sequence::Packed => shape,
         };
-        let distributions = <Distribution as clap::ValueEnum>::value_variants();
+        let shape = target.fitted(shape);
+        let distributions = <Distribution as clap::ValueEnum>::value_variants().iter();
+        // Gradients of infinities are not specified.
+        let distributions = distributions.filter(|one| !target.is_backward || one.is_finite());
+        let distributions: Vec<_> = distributions.copied().collect();
         let scale = draw_scale(random);
         let mut views = draw_views(random);
         views.iter_mut().for_each(|view| view.shared_heads &= target.shared_heads);

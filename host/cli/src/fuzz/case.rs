@@ -3,6 +3,7 @@
 use contract::args::Strides;
 use std::ops::RangeInclusive;
 
+use contract::backward::variants::{BackwardVariant, TmaTile};
 use contract::config::{Element, Mask, Scores, Sequence};
 use contract::manifest::Entry;
 
@@ -107,6 +108,20 @@ pub struct Target {
     pub shared_heads: bool,
     /// Whether rows of a bias must be apart by multiples of 16 bytes.
     pub needs_aligned_bias: bool,
+    /// Whether it computes dQ, dK and dV, not O and LSE.
+    pub is_backward: bool,
+    /// The most query rows of the heads that share a head of K and V, and the most keys.
+    pub most_rows: [u32; 2],
+}
+
+impl Target {
+    /// `shape` with so few rows that the kernel computes it, and without shared heads where it cannot be otherwise.
+    pub(super) fn fitted(&self, shape: Shape) -> Shape {
+        let [queries, keys] = self.most_rows;
+        let tiles = shape.sequence.next_multiple_of(TmaTile::STEP).saturating_mul(shape.group());
+        let shape = if tiles > queries { shape.with_kv_heads(shape.heads) } else { shape };
+        Shape { sequence: shape.sequence.min(queries), kv_sequence: shape.kv_sequence.min(keys), ..shape }
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +137,26 @@ impl Target {
             head_dims: 64..=64,
             shared_heads: true,
             needs_aligned_bias: false,
+            is_backward: false,
+            most_rows: [u32::MAX; 2],
+        }
+    }
+}
+
+impl From<&BackwardVariant> for Target {
+    fn from(variant: &BackwardVariant) -> Self {
+        let BackwardVariant { entry, element, sequence, mask, scores, .. } = *variant;
+        Self {
+            variant: entry.to_owned(),
+            element,
+            sequence,
+            mask,
+            scores,
+            head_dims: variant.head_dims(),
+            shared_heads: !variant.uses_tensor_maps(),
+            needs_aligned_bias: false,
+            is_backward: true,
+            most_rows: variant.most_rows(),
         }
     }
 }
@@ -138,6 +173,8 @@ impl From<&Entry> for Target {
             head_dims: entry.variant().head_dims(),
             shared_heads: !entry.config.uses_tensor_maps(),
             needs_aligned_bias: entry.config.has_bias_tiles(),
+            is_backward: false,
+            most_rows: [u32::MAX; 2],
         }
     }
 }

@@ -112,8 +112,8 @@ impl Fuzzer<'_> {
     }
 
     fn run_case(&mut self, case: &Case) -> Result<Trial> {
-        let (entry, module) = self.kernels.get(&case.target);
-        Trial::run(self.executor, module, entry, case)
+        let (kernel, module) = self.kernels.get(&case.target);
+        Trial::run(self.executor, module, kernel, case)
     }
 
     /// Records a case that failed. If it is the first of its kind, shrinks it.

@@ -2,17 +2,27 @@
 
 use std::collections::BTreeMap;
 
+use contract::backward::variants::BackwardVariant;
 use contract::manifest::Entry;
 
 use super::case::Target;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::launch::check_fits;
+use crate::launch::{check_backward_fits, check_fits};
 use crate::ptx_folder::PtxFolder;
 use crate::ptx_module::PtxModule;
 
-/// Entries by name, with their modules, sorted.
-pub struct Kernels<'a>(BTreeMap<String, (&'a Entry, &'a PtxModule)>);
+/// What a target runs.
+#[derive(Clone, Copy)]
+pub enum Kernel<'a> {
+    /// An entry that computes O and LSE.
+    Forward(&'a Entry),
+    /// One that computes dQ, dK and dV.
+    Backward(&'static BackwardVariant),
+}
+
+/// Entries by name, with their modules, sorted. Without those for dBias.
+pub struct Kernels<'a>(BTreeMap<String, (Kernel<'a>, &'a PtxModule)>);
 
 impl<'a> Kernels<'a> {
     /// The entries of `folder` that `device` can run, among those in `names` (or all), and why others are left out.
@@ -20,16 +30,20 @@ impl<'a> Kernels<'a> {
     /// # Errors
     /// [`Error::Invalid`] when a name has no entry, or `device` can run none of them.
     pub fn select(folder: &'a PtxFolder, device: &Device, names: &[String]) -> Result<(Self, Vec<String>)> {
-        if let Some(unknown) = names.iter().find(|name| folder.entries().all(|(entry, _)| entry.name != **name)) {
-            let known: Vec<_> = folder.entries().map(|(entry, _)| entry.name.as_str()).collect();
+        let forward = folder.entries().map(|(entry, module)| (Kernel::Forward(entry), module));
+        let backward = folder.gradients().filter(|(variant, _)| !variant.computes_d_bias);
+        let backward = backward.map(|(variant, module)| (Kernel::Backward(variant), module));
+        let all: Vec<_> = forward.chain(backward).collect();
+        if let Some(unknown) = names.iter().find(|name| all.iter().all(|(kernel, _)| kernel.name() != **name)) {
+            let known: Vec<_> = all.iter().map(|(kernel, _)| kernel.name()).collect();
             return Err(Error::Invalid(format!("there is no variant {unknown}; there are: {}", known.join(", "))));
         }
-        let selected = folder.entries().filter(|(entry, _)| names.is_empty() || names.contains(&entry.name));
+        let is_selected = |kernel: &Kernel<'_>| names.is_empty() || names.iter().any(|name| name == kernel.name());
         let mut kernels = BTreeMap::new();
         let mut unfit = Vec::new();
-        for (entry, module) in selected {
-            match check_fits(entry, device) {
-                Ok(()) => drop(kernels.insert(entry.name.clone(), (entry, module))),
+        for (kernel, module) in all.into_iter().filter(|(kernel, _)| is_selected(kernel)) {
+            match kernel.check_fits(device) {
+                Ok(()) => drop(kernels.insert(kernel.name().to_owned(), (kernel, module))),
                 Err(reason) => unfit.push(reason.to_string()),
             }
         }
@@ -41,11 +55,34 @@ impl<'a> Kernels<'a> {
 
     /// The kernels as targets of a campaign.
     pub fn targets(&self) -> Vec<Target> {
-        self.0.values().map(|(entry, _)| Target::from(*entry)).collect()
+        self.0.values().map(|(kernel, _)| kernel.target()).collect()
     }
 
-    /// The entry of `target`, one of [`Self::targets`], and its module.
-    pub(super) fn get(&self, target: &Target) -> (&'a Entry, &'a PtxModule) {
+    /// The kernel of `target`, one of [`Self::targets`], and its module.
+    pub(super) fn get(&self, target: &Target) -> (Kernel<'a>, &'a PtxModule) {
         self.0[&target.variant]
+    }
+}
+
+impl Kernel<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Forward(entry) => &entry.name,
+            Self::Backward(variant) => variant.entry,
+        }
+    }
+
+    fn target(&self) -> Target {
+        match self {
+            Self::Forward(entry) => Target::from(*entry),
+            Self::Backward(variant) => Target::from(*variant),
+        }
+    }
+
+    fn check_fits(&self, device: &Device) -> Result<()> {
+        match self {
+            Self::Forward(entry) => check_fits(entry, device),
+            Self::Backward(variant) => check_backward_fits(variant, device),
+        }
     }
 }

@@ -37,7 +37,7 @@ pub struct DistributionSummary {
     /// Quantiles over cases of a case's largest error in units of its tolerance; absent if no case wrote
     /// outputs.
     pub worst: Option<Quantiles>,
-    /// Histogram of errors of O and LSE in units of the tolerance: up to 1/64, 1/32 … 1, and above.
+    /// Histogram of errors of the outputs in units of the tolerance: up to 1/64, 1/32 … 1, and above.
     pub elements: Severities,
 }
 

@@ -2,14 +2,18 @@
 
 use std::fmt;
 
+use contract::backward::variants::BackwardVariant;
 use contract::manifest::Entry;
 use serde::Serialize;
 
 use super::case::Case;
-use crate::check::{self, Comparison, Deviation, Report, Severities, UnitScaleBounds};
+use super::kernels::Kernel;
+use crate::backward::Backward;
+use crate::check::{self, Comparison, Deviation, Severities, UnitScaleBounds};
 use crate::error::{Error, Result};
 use crate::executor::{Executor, GuardDamage};
-use crate::forward::{Forward, Outcome};
+use crate::forward::Forward;
+use crate::gradients::{GRADIENTS, GradientInputs};
 use crate::ptx_module::PtxModule;
 use crate::reference::Reference;
 
@@ -17,18 +21,18 @@ use crate::reference::Reference;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Failure {
-    /// Elements of O or LSE are wrong.
+    /// Elements of an output are wrong.
     Wrong {
-        /// `O` or `LSE`.
+        /// Its name.
         tensor: &'static str,
         /// Number of elements.
         elements: u64,
         /// The element with the largest error.
         worst: Deviation,
     },
-    /// Elements of O or LSE were never written.
+    /// Elements of an output were never written.
     Unwritten {
-        /// `O` or `LSE`.
+        /// Its name.
         tensor: &'static str,
         /// Number of elements.
         elements: u64,
@@ -40,7 +44,7 @@ pub enum Failure {
         /// Its bound.
         bound: f64,
     },
-    /// Elements before or between the rows of O were written.
+    /// Elements before or between the rows of the outputs were written.
     Gaps {
         /// Number of elements.
         elements: u64,
@@ -93,7 +97,7 @@ impl fmt::Display for Failure {
                 write!(formatter, "‖ΔO‖/‖O‖ is {error:.1e}, it may be {bound:.1e}")
             }
             Failure::Gaps { elements } => {
-                write!(formatter, "{elements} elements before or between the rows of O were overwritten")
+                write!(formatter, "{elements} elements before or between the rows of the outputs were overwritten")
             }
             Failure::ChangedInputs { tensors } => write!(formatter, "inputs were changed: {tensors}"),
             Failure::Guard(damage) => {
@@ -111,9 +115,9 @@ impl fmt::Display for Failure {
 pub struct Trial {
     /// The failures; empty if it passed.
     pub failures: Vec<Failure>,
-    /// Largest error of O and LSE in units of its tolerance; absent if the launch produced no output.
+    /// Largest error of the outputs in units of its tolerance; absent if the launch produced no output.
     pub severity: Option<f64>,
-    /// Histogram of the errors of O and LSE.
+    /// Histogram of the errors of the outputs.
     pub severities: Severities,
 }
 
@@ -122,7 +126,14 @@ impl Trial {
     ///
     /// # Errors
     /// When the case cannot be run, which says nothing about the kernel.
-    pub fn run(executor: &mut dyn Executor, module: &PtxModule, entry: &Entry, case: &Case) -> Result<Self> {
+    pub fn run(executor: &mut dyn Executor, module: &PtxModule, kernel: Kernel<'_>, case: &Case) -> Result<Self> {
+        match kernel {
+            Kernel::Forward(entry) => Self::run_forward(executor, module, entry, case),
+            Kernel::Backward(variant) => Self::run_backward(executor, module, variant, case),
+        }
+    }
+
+    fn run_forward(executor: &mut dyn Executor, module: &PtxModule, entry: &Entry, case: &Case) -> Result<Self> {
         let inputs = case.inputs()?;
         let mut forward = Forward::prepare(executor, module, entry, &inputs, case.lse)?;
         let outcome = match forward.execute() {
@@ -132,7 +143,46 @@ impl Trial {
         let reference = Reference::compute(&inputs, |_| ());
         let bounds = UnitScaleBounds::applicable(Some(case.distribution), inputs.problem());
         let report = check::check(&inputs, &reference, &outcome.outputs, bounds);
-        Ok(Self::judged(&report, outcome))
+        let side_effects = SideEffects {
+            findings: outcome.execution.findings,
+            damaged_guards: outcome.damaged_guards,
+            changed_inputs: outcome.changed_inputs,
+            gaps: report.overwritten_gaps,
+        };
+        let outputs = [("O", Some(&report.output)), ("LSE", report.lse.as_ref())];
+        let mut trial = Self::judged(side_effects, outputs.into_iter().filter_map(|(name, one)| Some((name, one?))));
+        if let (Some(bounds), 0) = (report.unit_scale_bounds, report.output.wrong) {
+            let (error, bound) = (report.output_frobenius, bounds.output_frobenius);
+            if error > bound {
+                trial.failures.push(Failure::Frobenius { error, bound });
+            }
+            trial.severity = trial.severity.map(|severity| severity.max(error / bound));
+        }
+        debug_assert!(report.passed() || !trial.passed(), "a report that did not pass gives a failure");
+        Ok(trial)
+    }
+
+    fn run_backward(
+        executor: &mut dyn Executor,
+        module: &PtxModule,
+        variant: &'static BackwardVariant,
+        case: &Case,
+    ) -> Result<Self> {
+        let inputs = GradientInputs::generate(case.inputs()?, case.distribution, case.seed)?;
+        let mut backward = Backward::prepare(executor, module, variant, &inputs)?;
+        let outcome = match backward.execute() {
+            Err(error @ Error::Cuda { .. }) => return Ok(Self::faulted(&error)),
+            outcome => outcome?,
+        };
+        let report = inputs.check(&outcome.gradients);
+        let side_effects = SideEffects {
+            findings: outcome.execution.findings,
+            damaged_guards: outcome.damaged_guards,
+            changed_inputs: outcome.changed_inputs,
+            gaps: report.overwritten_gaps,
+        };
+        let names = GRADIENTS.iter().map(|tensor| tensor.name());
+        Ok(Self::judged(side_effects, names.zip(&report.comparisons)))
     }
 
     /// Whether there are no failures.
@@ -155,37 +205,39 @@ impl Trial {
         Self { failures, severity: None, severities: Severities::default() }
     }
 
-    fn judged(report: &Report, outcome: Outcome) -> Self {
-        let mut failures: Vec<Failure> = outcome
-            .execution
-            .findings
-            .iter()
-            .map(|finding| Failure::Finding { class: finding.class, message: finding.to_string() })
-            .collect();
-        failures.extend(outcome.damaged_guards.into_iter().map(Failure::Guard));
-        if !outcome.changed_inputs.is_empty() {
-            failures.push(Failure::ChangedInputs { tensors: outcome.changed_inputs.join(", ") });
-        }
-        if report.overwritten_gaps > 0 {
-            failures.push(Failure::Gaps { elements: report.overwritten_gaps });
-        }
+    fn judged<'a>(side_effects: SideEffects, outputs: impl Iterator<Item = (&'static str, &'a Comparison)>) -> Self {
+        let mut failures = side_effects.failures();
         let mut severity = 0.0f64;
         let mut severities = Severities::default();
-        for (tensor, comparison) in [("O", Some(&report.output)), ("LSE", report.lse.as_ref())] {
-            let Some(comparison) = comparison else { continue };
+        for (tensor, comparison) in outputs {
             failures.extend(failures_of(tensor, comparison));
             severity = severity.max(comparison.worst.map_or(0.0, |worst| worst.severity()));
             severities.merge(&comparison.severities);
         }
-        if let (Some(bounds), 0) = (report.unit_scale_bounds, report.output.wrong) {
-            let (error, bound) = (report.output_frobenius, bounds.output_frobenius);
-            if error > bound {
-                failures.push(Failure::Frobenius { error, bound });
-            }
-            severity = severity.max(error / bound);
-        }
-        debug_assert!(report.passed() || !failures.is_empty(), "a report that did not pass gives a failure");
         Self { failures, severity: Some(severity), severities }
+    }
+}
+
+/// What a launch did beside writing its outputs.
+struct SideEffects {
+    findings: Vec<ptx_sim::Finding>,
+    damaged_guards: Vec<GuardDamage>,
+    changed_inputs: Vec<String>,
+    gaps: u64,
+}
+
+impl SideEffects {
+    fn failures(self) -> Vec<Failure> {
+        let finding = |one: &ptx_sim::Finding| Failure::Finding { class: one.class, message: one.to_string() };
+        let mut failures: Vec<Failure> = self.findings.iter().map(finding).collect();
+        failures.extend(self.damaged_guards.into_iter().map(Failure::Guard));
+        if !self.changed_inputs.is_empty() {
+            failures.push(Failure::ChangedInputs { tensors: self.changed_inputs.join(", ") });
+        }
+        if self.gaps > 0 {
+            failures.push(Failure::Gaps { elements: self.gaps });
+        }
+        failures
     }
 }
 

@@ -91,7 +91,20 @@ impl Comparison {
         self.wrong += u64::from(deviation.severity() > 1.0);
     }
 
-    pub(super) fn reject(&mut self, deviation: Deviation) {
+    /// Adds an element that still holds the fill value.
+    pub(crate) fn add_unwritten(&mut self, deviation: Deviation) {
+        self.unwritten += 1;
+        self.elements += 1;
+        self.reject(deviation);
+    }
+
+    /// Adds an element that has to be within `tolerance` of a finite value; anything, if the tolerance is infinite.
+    pub(crate) fn add_finite(&mut self, index: [u32; 4], largest: f64, pair: (f64, f64), tolerance: f64) {
+        let rule = if tolerance.is_finite() { Rule::Close } else { Rule::Anything };
+        self.add(index, largest, rule, pair, || tolerance);
+    }
+
+    fn reject(&mut self, deviation: Deviation) {
         self.wrong += 1;
         self.severities.add(f64::INFINITY);
         self.largest_error = f64::INFINITY;

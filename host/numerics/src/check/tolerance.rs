@@ -50,11 +50,11 @@ impl UnitScaleBounds {
 }
 
 /// Relative error of one f32 operation of a tensor core, which truncates.
-const F32_TRUNCATION: f64 = 1.0 / (1 << 23) as f64;
+pub const F32_TRUNCATION: f64 = 1.0 / (1 << 23) as f64;
 /// Error of a score in units of Σ|q·k|: 8 truncations, for four `mma` steps and the scaling of score and maximum.
-const SCORE_ERROR: f64 = 8.0 * F32_TRUNCATION;
+pub const SCORE_ERROR: f64 = 8.0 * F32_TRUNCATION;
 /// Keys that one `mma` adds to an accumulator.
-const KEYS_PER_STEP: f64 = 16.0;
+pub const KEYS_PER_STEP: f64 = 16.0;
 
 /// Above this error of a score, its weight can be off by more than f32 can represent, and the row is not constrained.
 const LARGEST_SCORE_ERROR: f64 = 44.0;

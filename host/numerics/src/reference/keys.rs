@@ -182,7 +182,7 @@ fn nothing_attended(non_finite: &Range<usize>) -> ElementReference {
 }
 
 /// Dot product of rows whose length is a multiple of [`LANES`].
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
     for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
         for lane in 0..LANES {
@@ -192,6 +192,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum()
 }
 
-fn norm(row: &[f64]) -> f64 {
+/// ‖row‖.
+pub fn norm(row: &[f64]) -> f64 {
     dot(row, row).sqrt()
 }

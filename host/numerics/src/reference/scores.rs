@@ -35,6 +35,11 @@ impl<'a> RowScores<'a> {
         capped - self.penalty(key) + self.bias(key)
     }
 
+    /// The derivative of the softcap at a product; 1 without one.
+    pub fn cap_derivative(&self, product: f64) -> f64 {
+        self.softcap.map_or(1.0, |cap| 1.0 - (self.scale * product / cap).tanh().powi(2))
+    }
+
     /// The largest finite amount by which modifications change a score of keys `attended`: rounding errors scale with
     /// it.
     pub fn largest_change(&self, attended: Range<usize>) -> f64 {

@@ -205,6 +205,16 @@ pub enum Refusal {
         /// The largest D that it computes.
         most: u32,
     },
+    /// The kernel is for heads of other numbers of rows.
+    OtherRows {
+        /// The shape.
+        shape: Shape,
+    },
+    /// The kernel computes dBias and it is not asked for, or vice versa.
+    OtherGradients {
+        /// Whether the kernel computes dBias.
+        computes_d_bias: bool,
+    },
     /// The kernel is for another element type.
     OtherElement {
         /// Element type of the problem.
@@ -411,6 +421,9 @@ impl fmt::Display for Refusal {
                 formatter,
                 "{lengths} is at address {address:#x}; it must be a non-zero multiple of {LENGTHS_ALIGNMENT}"
             ),
+            Refusal::OtherRows { shape } => write!(formatter, "does not compute heads of so many rows: {shape}"),
+            Refusal::OtherGradients { computes_d_bias: true } => formatter.write_str("computes dBias, too"),
+            Refusal::OtherGradients { computes_d_bias: false } => formatter.write_str("does not compute dBias"),
             Refusal::OtherHeadDim { head_dim, least, most } => {
                 formatter.write_str("computes a head_dim ")?;
                 match least {

@@ -120,7 +120,7 @@ impl View {
     }
 
     /// Elements from the first to one past the last; `None` if 64 bits cannot count them.
-    pub(crate) fn span(&self, shape: Shape) -> Option<u64> {
+    pub fn span(&self, shape: Shape) -> Option<u64> {
         let mut end = u64::from(shape.head_dim);
         for (_, size, stride) in self.dimensions(shape) {
             end = end.checked_add((size - 1).checked_mul(stride)?)?;

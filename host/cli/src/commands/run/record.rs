@@ -6,6 +6,7 @@ use crate::check;
 use crate::device::Device;
 use crate::error::Result;
 use crate::executor::GuardDamage;
+use crate::gradients::GradientReport;
 use crate::inputs::{Distribution, Inputs};
 use crate::ptx_folder::PtxFolder;
 use crate::ptx_module::PtxModule;
@@ -13,6 +14,7 @@ use crate::score_mod::ScoreModForm;
 use crate::statistics::{Bootstrap, Samples, Summary};
 use crate::timing::{Batch, Protocol, Sampler};
 use contract::args::Strides;
+use contract::backward::plan::BackwardPlan;
 use contract::config::{Element, Mask};
 use contract::manifest::CodeGenerator;
 use contract::problem::{Alignment, Shape};
@@ -45,7 +47,7 @@ pub struct Record {
     /// Launch geometry.
     pub launch: Launch,
     /// Comparison with the reference; absent with --no-check.
-    pub check: Option<check::Report>,
+    pub check: Option<Check>,
     /// Inputs that the kernel changed.
     pub changed_inputs: Vec<String>,
     /// Guard regions that the kernel wrote to.
@@ -63,10 +65,46 @@ pub struct Record {
 impl Record {
     /// Whether no check failed and there are no findings.
     pub fn everything_passed(&self) -> bool {
-        self.check.as_ref().is_none_or(check::Report::passed)
+        self.check.as_ref().is_none_or(Check::passed)
             && self.changed_inputs.is_empty()
             && self.damaged_guards.is_empty()
             && self.findings.is_empty()
+    }
+}
+
+/// Comparison with the reference.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Check {
+    /// Of O and LSE.
+    Forward(check::Report),
+    /// Of dQ, dK and dV.
+    Gradients(GradientReport),
+}
+
+impl Check {
+    /// Whether the outputs are correct.
+    pub fn passed(&self) -> bool {
+        match self {
+            Self::Forward(report) => report.passed(),
+            Self::Gradients(report) => report.passed(),
+        }
+    }
+
+    /// Whether no element still holds its fill value.
+    pub fn everything_written(&self) -> bool {
+        match self {
+            Self::Forward(report) => report.everything_written(),
+            Self::Gradients(report) => report.comparisons.iter().all(|one| one.unwritten == 0),
+        }
+    }
+
+    /// Elements that belong to no row and were overwritten.
+    pub fn overwritten_gaps(&self) -> u64 {
+        match self {
+            Self::Forward(report) => report.overwritten_gaps,
+            Self::Gradients(report) => report.overwritten_gaps,
+        }
     }
 }
 
@@ -212,10 +250,16 @@ pub struct Launch {
     pub dynamic_shared_bytes: u32,
 }
 
-impl Launch {
-    /// The geometry of `launch`.
-    pub fn new(launch: &contract::plan::Launch<'_>) -> Self {
+impl From<&contract::plan::Launch<'_>> for Launch {
+    fn from(launch: &contract::plan::Launch<'_>) -> Self {
         Self { blocks: launch.blocks(), threads: launch.threads(), dynamic_shared_bytes: launch.dynamic_shared_bytes() }
+    }
+}
+
+impl From<&BackwardPlan> for Launch {
+    fn from(plan: &BackwardPlan) -> Self {
+        let tile = plan.variant().tile;
+        Self { blocks: plan.blocks(), threads: tile.threads(), dynamic_shared_bytes: tile.shared_bytes() }
     }
 }
 

@@ -2,12 +2,13 @@
 
 use crate::check::{Comparison, Report};
 use crate::device::DeviceKind;
+use crate::gradients::GRADIENTS;
 use crate::statistics::Summary;
 use crate::timing::L2;
 use comfy_table::Cell;
 use contract::problem::{Alignment, Shape};
 
-use super::record::{Record, Source, View};
+use super::record::{Check, Record, Source, View};
 use crate::commands::output;
 
 /// The table of `record`, followed by every finding in full.
@@ -24,7 +25,12 @@ pub fn render(record: &Record, findings: &ptx_diagnostics::Renderer) -> String {
         row("views", views(&record.problem.views));
     }
     match &record.check {
-        Some(report) => {
+        Some(Check::Gradients(report)) => {
+            for (tensor, one) in GRADIENTS.iter().zip(&report.comparisons) {
+                row(tensor.name(), comparison(one, "from rounding analysis"));
+            }
+        }
+        Some(Check::Forward(report)) => {
             row("O", format!("{}; {}", comparison(&report.output, &output_bound(report)), frobenius(report)));
             if let Some(lse) = &report.lse {
                 row("LSE", comparison(lse, &lse_bound(report)));
@@ -142,8 +148,8 @@ fn memory(record: &Record) -> String {
     for damage in &record.damaged_guards {
         problems.push(format!("{} bytes written from {} bytes behind {}", damage.bytes, damage.first, damage.buffer));
     }
-    if let Some(gaps) = record.check.as_ref().map(|report| report.overwritten_gaps).filter(|&gaps| gaps > 0) {
-        problems.push(format!("{gaps} elements before or between the rows of O overwritten"));
+    if let Some(gaps) = record.check.as_ref().map(Check::overwritten_gaps).filter(|&gaps| gaps > 0) {
+        problems.push(format!("{gaps} elements before or between the rows of the outputs overwritten"));
     }
     match (problems.is_empty(), &record.check) {
         (true, Some(report)) if report.everything_written() => {

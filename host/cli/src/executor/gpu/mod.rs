@@ -33,6 +33,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ptx_module::PtxModule;
 use crate::timing::{Batch, Protocol};
+use contract::backward::plan::BackwardLaunch;
 use contract::plan::Launch;
 
 /// Runs kernels on an NVIDIA GPU.
@@ -342,6 +343,17 @@ impl Executor for GpuExecutor {
             // SAFETY: a planned launch refers to tensors in this context's memory and to an entry whose parameters, by
             // its manifest, are exactly the arguments; the stream belongs to this context.
             Ok(unsafe { kernel.launch(launch, stream, true) }?)
+        })?;
+        Ok(Execution::default())
+    }
+
+    fn launch_backward(&mut self, launch: &mut BackwardLaunch) -> Result<Execution> {
+        self.enter()?;
+        let entry = launch.variant().entry;
+        let (module, stream) = (self.find(entry, |module| module.function(entry).map(|_| module))?, self.raw_stream());
+        self.run(kernel::running(entry, launch.blocks(), launch.threads()), || {
+            // SAFETY: as for `launch`.
+            Ok(unsafe { module.launch_backward(launch, stream) }?)
         })?;
         Ok(Execution::default())
     }

@@ -75,7 +75,29 @@ impl BackwardPlan {
     /// # Errors
     /// What no kernel computes, what the GPU lacks, or that there are more blocks than one launch can have.
     pub fn new(gradient: &Gradient, gpu: &Gpu<'_>, sums: Sums) -> Result<Self, Refusal> {
-        let variant = choose(gradient, gpu, sums)?;
+        Self::by(choose(gradient, gpu, sums)?, gradient, gpu, sums)
+    }
+
+    /// Plans the launch of `variant` for `gradient` on `gpu`, whether or not it is the entry that [`Self::new`] would take; with a workspace if it can use
+    /// one.
+    ///
+    /// # Errors
+    /// What `variant` does not compute, what the GPU lacks, or that there are more blocks than one launch can have.
+    pub fn of(variant: &'static BackwardVariant, gradient: &Gradient, gpu: &Gpu<'_>) -> Result<Self, Refusal> {
+        let problem = gradient.problem();
+        // An entry for windows computes those that are another mask, too.
+        let is_asked_for = variant.mask == problem.mask();
+        check_computes(variant, gradient, if is_asked_for { variant.mask } else { problem.simplified().mask() })?;
+        let shape = problem.shape();
+        if !variant.takes_rows(shape, gpu.multiprocessors) {
+            return Err(Refusal::OtherRows { shape });
+        }
+        runs(variant, gradient, gpu)?;
+        Self::by(variant, gradient, gpu, Sums::Wherever)
+    }
+
+    /// The plan of a launch of `variant`, which computes `gradient` and runs on `gpu`.
+    fn by(variant: &'static BackwardVariant, gradient: &Gradient, gpu: &Gpu<'_>, sums: Sums) -> Result<Self, Refusal> {
         let problem = gradient.problem().simplified();
         let (shape, tile) = (problem.shape(), variant.tile);
         let [query_tiles, key_tiles] = [(shape.sequence, tile.query_rows()), (shape.kv_sequence, tile.rows())]
@@ -251,34 +273,49 @@ impl BackwardPlan {
 /// The entry that computes `gradient` on `gpu`.
 fn choose(gradient: &Gradient, gpu: &Gpu<'_>, sums: Sums) -> Result<&'static BackwardVariant, Refusal> {
     let problem = gradient.problem();
-    let (simplified, shape) = (problem.simplified().mask(), problem.shape());
-    let is_plain = problem.score_mod().is_none();
-    let accepts = |variant: &&BackwardVariant| {
-        let computes_mask = match variant.scores {
-            Scores::Unmodified => is_plain && variant.mask == simplified,
-            // Of the entries of sm_90a, others apply windows alone.
-            Scores::Modified => !is_plain || simplified == Mask::Window && variant.family() == Family::Sm80,
-        };
-        let is_packed = matches!(variant.sequence, Sequence::Packed);
-        let has_memory = sums != Sums::Nowhere || !variant.sums_in_workspace();
-        let computes_d_bias = variant.computes_d_bias == gradient.bias().is_some();
-        has_memory
-            && computes_mask
-            && computes_d_bias
-            && is_packed == problem.packing().is_some()
-            && variant.element == problem.element()
-    };
-    let takes = |one: &&BackwardVariant| one.head_dims().contains(&shape.head_dim) && is_taken(one, problem, gpu, sums);
+    let has_memory = |variant: &&BackwardVariant| sums != Sums::Nowhere || !variant.sums_in_workspace();
+    let mask = problem.simplified().mask();
+    let accepts = |variant: &&BackwardVariant| has_memory(variant) && check_computes(variant, gradient, mask).is_ok();
+    let takes = |one: &&BackwardVariant| is_taken(one, problem, gpu, sums);
     let candidates = BACKWARD_VARIANTS.iter().filter(accepts).filter(takes);
     let checked = candidates.map(|variant| runs(variant, gradient, gpu).map(|()| variant));
     checked.reduce(Result::or).expect("the entries of sm_80 compute every gradient")
+}
+
+/// Requires `variant` to compute `gradient`, whose mask is `mask`, but for its numbers of rows.
+fn check_computes(variant: &BackwardVariant, gradient: &Gradient, mask: Mask) -> Result<(), Refusal> {
+    let problem = gradient.problem();
+    let shape = problem.shape();
+    let is_plain = problem.score_mod().is_none();
+    match (variant.sequence, problem.packing()) {
+        (Sequence::Packed, None) => return Err(Refusal::NotPacked),
+        (Sequence::Any | Sequence::Exact(_), Some(_)) => return Err(Refusal::Packed),
+        _ => {}
+    }
+    if variant.element != problem.element() {
+        return Err(Refusal::OtherElement { element: problem.element(), computed: variant.element });
+    }
+    let dims = variant.head_dims();
+    if !dims.contains(&shape.head_dim) {
+        return Err(Refusal::OtherHeadDim { head_dim: shape.head_dim, least: *dims.start(), most: *dims.end() });
+    }
+    if variant.computes_d_bias != gradient.bias().is_some() {
+        return Err(Refusal::OtherGradients { computes_d_bias: variant.computes_d_bias });
+    }
+    match variant.scores {
+        Scores::Unmodified if variant.mask != mask => Err(Refusal::OtherMask { mask, computed: variant.mask }),
+        Scores::Unmodified if is_plain => Ok(()),
+        // Of the entries of sm_90a, others apply windows alone.
+        Scores::Modified if !is_plain || mask == Mask::Window && variant.family() == Family::Sm80 => Ok(()),
+        computed => Err(Refusal::OtherScores { computed }),
+    }
 }
 
 /// Whether `variant` is taken for `problem`, of those that compute it.
 fn is_taken(variant: &BackwardVariant, problem: &Problem, gpu: &Gpu<'_>, sums: Sums) -> bool {
     let (shape, multiprocessors) = (problem.shape(), gpu.multiprocessors);
     match sums {
-        Sums::Wherever if variant.sums_in_workspace() => variant.can_count(shape, multiprocessors),
+        Sums::Wherever if variant.sums_in_workspace() => variant.takes_rows(shape, multiprocessors),
         _ => variant.is_faster(shape, keys_of_a_query(problem), multiprocessors),
     }
 }
@@ -292,14 +329,7 @@ fn keys_of_a_query(problem: &Problem) -> u32 {
 
 /// Requires `variant`, which computes `gradient`, to run on `gpu`.
 fn runs(variant: &BackwardVariant, gradient: &Gradient, gpu: &Gpu<'_>) -> Result<(), Refusal> {
-    let (family, architecture) = (variant.family(), gpu.architecture);
-    if !family.runs_on(architecture) {
-        return Err(Refusal::OtherArchitecture { family, architecture });
-    }
-    let (needed, available) = (variant.tile.shared_bytes(), gpu.shared_bytes_per_block);
-    if available < needed {
-        return Err(Refusal::SharedMemory { needed, available });
-    }
+    variant.check_fits(gpu)?;
     if !variant.uses_tensor_maps() {
         return Ok(());
     }

@@ -5,7 +5,9 @@ use core::ops::RangeInclusive;
 use crate::schedule::architecture::{REGISTER_ALLOCATION_UNIT, REGISTERS_PER_MULTIPROCESSOR};
 use crate::schedule::tile::sm90_tma::{MBARRIER_BYTES, TENSOR_MAP_ROWS};
 use crate::spec::config::{ELEMENT_BYTES, Element, Family, MMA_M, Mask, Scores, Sequence, WARP_SIZE, WARPGROUP_WARPS};
+use crate::spec::gpu::Gpu;
 use crate::spec::limits::MAXIMUM_WORK_ITEMS;
+use crate::spec::refusal::Refusal;
 use crate::spec::shape::Shape;
 
 /// How the blocks of a backward entry of sm_80 divide the work.
@@ -382,25 +384,38 @@ impl BackwardVariant {
         }
     }
 
+    /// Requires `gpu` to have its instructions and enough shared memory.
+    ///
+    /// # Errors
+    /// [`Refusal::OtherArchitecture`] or [`Refusal::SharedMemory`].
+    pub fn check_fits(&self, gpu: &Gpu<'_>) -> Result<(), Refusal> {
+        let (family, architecture) = (self.family(), gpu.architecture);
+        if !family.runs_on(architecture) {
+            return Err(Refusal::OtherArchitecture { family, architecture });
+        }
+        let (needed, available) = (self.tile.shared_bytes(), gpu.shared_bytes_per_block);
+        if available < needed { Err(Refusal::SharedMemory { needed, available }) } else { Ok(()) }
+    }
+
     /// Whether it computes this shape, whose queries attend to at most `keys` keys, faster than the entries that follow it in the list, on so many
     /// multiprocessors.
     pub fn is_faster(&self, shape: Shape, keys: u32, multiprocessors: u32) -> bool {
+        if !self.takes_rows(shape, multiprocessors) {
+            return false;
+        }
         let longest = shape.sequence.max(shape.kv_sequence);
         match self.tile {
             BackwardTile::Sm90(tile) if tile.keeps_dq() => {
-                let queries =
-                    u64::from(shape.group()) * u64::from(shape.sequence).next_multiple_of(TmaTile::STEP.into());
                 let heads = u64::from(shape.batch) * u64::from(shape.kv_heads);
                 // A block takes whole heads: its multiprocessor must not idle while others take one more.
                 let rounds = heads.div_ceil(u64::from(multiprocessors.max(1)));
-                let fits = queries <= u64::from(tile.dq_rows());
                 // Of fewer rows, one warpgroup would idle.
-                fits && longest > TmaTile::STEP && BUSY.0 * heads >= BUSY.1 * rounds * u64::from(multiprocessors)
+                longest > TmaTile::STEP && BUSY.0 * heads >= BUSY.1 * rounds * u64::from(multiprocessors)
             }
             BackwardTile::Sm90(tile) if tile.sums_in_workspace() => {
                 self.is_worth_a_workspace(tile, shape, keys, multiprocessors)
             }
-            BackwardTile::Sm90(tile) if tile.is_of_one_tile() => shape.group() == 1 && longest <= TmaTile::STEP,
+            BackwardTile::Sm90(tile) if tile.is_of_one_tile() => true,
             BackwardTile::Sm90(_) if self.scores == Scores::Modified => keys >= NEAR && shape.sequence >= CHANGED,
             BackwardTile::Sm90(tile) if self.mask == Mask::Window => {
                 let (is_wide, is_narrow) = (tile.columns > PANEL_COLUMNS, shape.head_dim <= PANEL_COLUMNS);
@@ -429,14 +444,28 @@ impl BackwardVariant {
             (_, is_wide) => (if is_wide { LONG_WIDE } else { LONG }, 2 * items >= at_once),
         };
         // Of narrow heads, most of a tile would be zeros.
-        shape.sequence >= shortest
-            && keep_busy
-            && 2 * shape.head_dim > tile.columns
-            && self.can_count(shape, multiprocessors)
+        shape.sequence >= shortest && keep_busy && 2 * shape.head_dim > tile.columns
+    }
+
+    /// The most query rows, in whole tiles, of the heads of Q that share a head of K and V, and the most keys of a head.
+    pub const fn most_rows(&self) -> [u32; 2] {
+        match self.tile {
+            BackwardTile::Sm90(tile) if tile.keeps_dq() => [tile.dq_rows(), u32::MAX],
+            BackwardTile::Sm90(tile) if tile.is_of_one_tile() => [TmaTile::STEP; 2],
+            _ => [u32::MAX; 2],
+        }
+    }
+
+    /// Whether it can compute heads of so many rows; where it adds to sums, with a block on each multiprocessor, which have to count them.
+    pub fn takes_rows(&self, shape: Shape, multiprocessors: u32) -> bool {
+        let [of_queries, of_keys] = self.most_rows();
+        let queries = u64::from(shape.group()) * u64::from(shape.sequence).next_multiple_of(TmaTile::STEP.into());
+        let has_room = of_queries == u32::MAX || queries <= of_queries.into();
+        has_room && shape.kv_sequence <= of_keys && (!self.sums_in_workspace() || self.counts(shape, multiprocessors))
     }
 
     /// Whether its blocks, one for each multiprocessor, can count the sums of this shape.
-    pub(super) fn can_count(&self, shape: Shape, multiprocessors: u32) -> bool {
+    fn counts(&self, shape: Shape, multiprocessors: u32) -> bool {
         let tiles = |heads: u32| u64::from(heads) * u64::from(shape.sequence.div_ceil(TmaTile::STEP));
         tiles(shape.batch.saturating_mul(shape.heads)) <= MAXIMUM_WORK_ITEMS
             && (!self.rotates() || tiles(shape.group()) * u64::from(multiprocessors) <= MOST_DIVIDED)

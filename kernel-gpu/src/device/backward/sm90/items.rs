@@ -207,7 +207,7 @@ impl<K: Sm90Backward> KeyItem<K> {
             let first_key = if K::Mask::HAS_BEGIN { K::Mask::keys_begin(&args.problem, position) } else { 0 };
             return self.work.query_tile - first_key / const { K::TILE.rows() };
         }
-        // No overflow: `BackwardVariant::can_count`.
+        // No overflow: `BackwardVariant::takes_rows`.
         self.ring.before(step.dq_tile(args), |number| divide(&args.workspace.tiles, number).0)
     }
 

@@ -1,0 +1,96 @@
+//! One backward call on an executor: its tensors, its launch, its gradients.
+
+use contract::backward::plan::{BackwardAddresses, BackwardPlan};
+use contract::backward::variants::BackwardVariant;
+use contract::plan::Addresses;
+use contract::refusal::Tensor;
+
+use crate::element::Bits;
+use crate::error::Result;
+use crate::executor::{Buffer, Execution, Executor, GuardDamage};
+use crate::gradients::{GRADIENTS, GradientInputs};
+use crate::launch;
+use crate::ptx_module::PtxModule;
+use crate::tensors::{DeviceMemory, InputTensors, bytes_of};
+
+/// A backward call with its inputs in device memory. Buffers are freed on drop.
+pub struct Backward<'a> {
+    memory: DeviceMemory<'a>,
+    plan: BackwardPlan,
+    inputs: InputTensors,
+    addresses: BackwardAddresses,
+    outputs: [Buffer; 3],
+    poison: [Vec<Bits>; 3],
+}
+
+/// The result of one execution.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The executor's observations.
+    pub execution: Execution,
+    /// Storages of dQ, dK and dV.
+    pub gradients: [Vec<Bits>; 3],
+    /// Names of the inputs that the kernel changed.
+    pub changed_inputs: Vec<String>,
+    /// Guards that the kernel wrote to.
+    pub damaged_guards: Vec<GuardDamage>,
+}
+
+impl<'a> Backward<'a> {
+    /// Plans the launch of `variant`, with a workspace if it can use one, loads `module` and copies `inputs` to device memory.
+    ///
+    /// # Errors
+    /// When the executor cannot load or allocate, or the entry does not compute the gradient.
+    pub fn prepare(
+        executor: &'a mut dyn Executor,
+        module: &PtxModule,
+        variant: &'static BackwardVariant,
+        inputs: &GradientInputs,
+    ) -> Result<Self> {
+        let plan = launch::backward_plan(variant, inputs.gradient(), executor.device())?;
+        executor.load_entry(module, variant.entry)?;
+        let mut memory = DeviceMemory::new(executor);
+        let mut tensors = InputTensors::copy(&mut memory, inputs.inputs())?;
+        let o = tensors.add(&mut memory, "O", inputs.o())?;
+        let lse: Vec<u32> = inputs.lse().iter().map(|lse| lse.to_bits()).collect();
+        let lse = Some(tensors.add_words(&mut memory, Tensor::Lse, &lse)?);
+        let d_o = tensors.add(&mut memory, "dO", inputs.d_o())?;
+        let poison = inputs.poisoned();
+        let mut allocate = |index: usize| {
+            let (name, elements) = (GRADIENTS[index].name(), poison[index].len());
+            memory.allocate(name, bytes_of::<Bits>(elements))
+        };
+        let outputs = [allocate(0)?, allocate(1)?, allocate(2)?];
+        let bytes = plan.workspace_bytes();
+        let workspace = (bytes > 0).then(|| memory.allocate("workspace", bytes)).transpose()?;
+        let workspace = workspace.map(|buffer| buffer.address);
+        let [dq, dk, dv] = outputs.map(|buffer| buffer.address);
+        let forward = Addresses { o, lse, workspace, ..tensors.addresses() };
+        let addresses = BackwardAddresses { forward, d_o, dq, dk, dv, d_bias: None };
+        Ok(Self { memory, plan, inputs: tensors, addresses, outputs, poison })
+    }
+
+    /// The plan of the launch.
+    pub fn plan(&self) -> &BackwardPlan {
+        &self.plan
+    }
+
+    /// Fills the gradients with poison, launches once, and reads everything back.
+    ///
+    /// # Errors
+    /// When the launch or a copy fails.
+    pub fn execute(&mut self) -> Result<Outcome> {
+        let executor = &mut *self.memory.executor;
+        let mut gradients = self.poison.clone();
+        for (buffer, poison) in self.outputs.iter().zip(&gradients) {
+            executor.write(*buffer, bytemuck::cast_slice(poison))?;
+        }
+        let execution = executor.launch_backward(&mut self.plan.bind(self.addresses)?)?;
+        for (buffer, gradient) in self.outputs.iter().zip(&mut gradients) {
+            executor.read(*buffer, bytemuck::cast_slice_mut(gradient))?;
+        }
+        let changed_inputs = self.inputs.changed(executor)?;
+        let damaged_guards = executor.damaged_guards()?;
+        Ok(Outcome { execution, gradients, changed_inputs, damaged_guards })
+    }
+}

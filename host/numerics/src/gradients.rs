@@ -1,0 +1,478 @@
+//! dQ, dK and dV in f64 with the bounds of their errors, and the comparison of a kernel's gradients with them.
+//!
+//! A row whose scores f32 does not resolve constrains neither its dQ nor the dK and dV of the keys that it attends to. A row with a NaN or an
+//! infinity constrains nothing of its sequence's keys: of a key that it does not attend to, 0 times an infinity is added, too.
+
+use std::ops::Range;
+
+use contract::gradient::Gradient;
+use contract::problem::Shape;
+use contract::refusal::Tensor;
+use rayon::prelude::*;
+
+use crate::Result;
+use crate::check::tolerance::{F32_TRUNCATION, KEYS_PER_STEP, SCORE_ERROR, UnitScaleBounds, unresolvable};
+use crate::check::{Comparison, Deviation, O_POISON};
+use crate::element::{Bits, Encoding};
+use crate::inputs::{Distribution, Inputs, Sequence, row_of, row_start};
+use crate::reference::{ElementReference, Reference, RowScores, dot, norm};
+use crate::rows::Rows;
+
+/// The gradients, in the order of all arrays of them.
+pub const GRADIENTS: [Tensor; 3] = [Tensor::DQ, Tensor::DK, Tensor::DV];
+
+/// Seed of dO beside that of the inputs.
+const SEED_OF_D_O: u64 = 0x6f64;
+/// Bound of errors of unit-scale inputs, in roundings of the largest element of a gradient.
+const UNIT_SCALE_ROUNDINGS: f64 = 4.0;
+/// The largest element counts as this at least.
+const LEAST_LARGEST: f64 = 0.1;
+
+/// A gradient with the tensors that a backward pass reads: O and LSE are the reference's, rounded.
+#[derive(Debug)]
+pub struct GradientInputs {
+    gradient: Gradient,
+    inputs: Inputs,
+    forward: Reference,
+    o: Vec<Bits>,
+    lse: Vec<f32>,
+    d_o: Vec<Bits>,
+    unit_scale: bool,
+}
+
+/// An element of a gradient in f64, and how far a kernel's may be from it: infinitely, where it is not constrained.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bounded {
+    value: f64,
+    tolerance: f64,
+}
+
+/// dQ, dK and dV of a batch entry's head of K and V, and of the heads of Q that share it.
+struct Head<'a> {
+    dq: &'a mut [Bounded],
+    dk: &'a mut [Bounded],
+    dv: &'a mut [Bounded],
+}
+
+/// Result of comparing the gradients of a launch with those in f64.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct GradientReport {
+    /// Comparisons of dQ, dK and dV.
+    pub comparisons: [Comparison; 3],
+    /// Elements before and between the rows of dQ, dK and dV, and of rows in no sequence, that the kernel overwrote.
+    pub overwritten_gaps: u64,
+}
+
+impl GradientReport {
+    /// Whether the gradients are correct.
+    pub fn passed(&self) -> bool {
+        self.comparisons.iter().all(|comparison| comparison.wrong == 0) && self.overwritten_gaps == 0
+    }
+}
+
+impl GradientInputs {
+    /// The gradient of `inputs`, of `distribution`, with standard normal dO. The gradients are laid out like their tensors, or contiguous where rows
+    /// of these overlap. Rows of O and LSE in no sequence are NaN.
+    ///
+    /// # Errors
+    /// [`crate::Invalid`] when dO is larger than host memory can address.
+    pub fn generate(inputs: Inputs, distribution: Distribution, seed: u64) -> Result<Self> {
+        let problem = *inputs.problem();
+        let gradient = Gradient::new(problem).or_else(|_| Gradient::contiguous(problem))?;
+        let forward = Reference::compute(&inputs, |_| ());
+        let element = inputs.element();
+        let columns = inputs.columns();
+        let mut o = vec![element.encode(f64::NAN); elements(&gradient, Tensor::O)];
+        for ([batch, head, row], values) in rows_of(problem.shape()).zip(forward.elements.iter()) {
+            if inputs.sequence_of(row).is_some() {
+                let start = row_start(problem.views().o, batch, head, row);
+                let rounded = o[start..start + columns].iter_mut().zip(values);
+                rounded.for_each(|(o, value)| *o = element.encode(value.value));
+            }
+        }
+        let lse = rows_of(problem.shape()).zip(&forward.rows);
+        let lse = lse.map(|([.., row], one)| inputs.sequence_of(row).map_or(f32::NAN, |_| one.lse as f32)).collect();
+        let d_o = inputs.normal_rows(problem.shape(), gradient.views().d_o, seed ^ SEED_OF_D_O)?;
+        let unit_scale = UnitScaleBounds::applicable(Some(distribution), &problem).is_some();
+        Ok(Self { gradient, inputs, forward, o, lse, d_o, unit_scale })
+    }
+
+    /// The gradient.
+    pub fn gradient(&self) -> &Gradient {
+        &self.gradient
+    }
+
+    /// The inputs of the forward pass.
+    pub fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+
+    /// O as stored.
+    pub fn o(&self) -> &[Bits] {
+        &self.o
+    }
+
+    /// LSE as stored.
+    pub fn lse(&self) -> &[f32] {
+        &self.lse
+    }
+
+    /// dO as stored.
+    pub fn d_o(&self) -> &[Bits] {
+        &self.d_o
+    }
+
+    /// Storages of dQ, dK and dV that hold [`O_POISON`], as before a launch.
+    pub fn poisoned(&self) -> [Vec<Bits>; 3] {
+        GRADIENTS.map(|tensor| vec![O_POISON; elements(&self.gradient, tensor)])
+    }
+
+    /// Compares `outputs`, storages of dQ, dK and dV that held [`O_POISON`] before the launch, with the gradients in f64.
+    ///
+    /// # Panics
+    /// When a storage is shorter than its view says.
+    pub fn check(&self, outputs: &[Vec<Bits>; 3]) -> GradientReport {
+        let expected = self.compute();
+        let mut overwritten_gaps = 0;
+        let comparisons = [0, 1, 2].map(|index| {
+            let tensor = GRADIENTS[index];
+            let (comparison, in_rows) = self.compare(tensor, &expected[index], &outputs[index]);
+            let overwritten = |(bits, in_row): &(&Bits, bool)| !in_row && **bits != O_POISON;
+            overwritten_gaps += outputs[index].iter().zip(in_rows).filter(overwritten).count() as u64;
+            comparison
+        });
+        GradientReport { comparisons, overwritten_gaps }
+    }
+
+    /// Compares one gradient, and says which elements of its storage are in a row of a sequence.
+    fn compare(&self, tensor: Tensor, expected: &Rows<Bounded>, output: &[Bits]) -> (Comparison, Vec<bool>) {
+        let element = self.inputs.element();
+        let (shape, view) = (self.gradient.shape_of(tensor), self.gradient.view_of(tensor).expect("it has rows"));
+        let columns = self.inputs.columns();
+        let bound = self.unit_scale_bound(expected);
+        let (mut comparison, mut in_rows) = (Comparison::default(), vec![false; output.len()]);
+        for ([batch, head, row], expected) in rows_of(shape).zip(expected.iter()) {
+            if !self.is_in_a_sequence(tensor, row) {
+                continue;
+            }
+            in_rows[row_start(view, batch, head, row)..][..columns].fill(true);
+            let actual = row_of(output, view, columns, batch, head, row);
+            for (column, (&Bounded { value, tolerance }, &bits)) in expected.iter().zip(actual).enumerate() {
+                let index = [batch, head, row, column as u32];
+                if bits == O_POISON {
+                    comparison.add_unwritten(Deviation { index, expected: value, actual: f64::NAN, tolerance: 0.0 });
+                } else {
+                    let pair = (value, element.decode(bits));
+                    comparison.add_finite(index, element.overflow(), pair, tolerance.min(bound));
+                }
+            }
+        }
+        (comparison, in_rows)
+    }
+
+    /// The bound of errors of unit-scale inputs; infinite for others.
+    fn unit_scale_bound(&self, expected: &Rows<Bounded>) -> f64 {
+        let is_constrained = |one: &&Bounded| one.tolerance.is_finite();
+        let sizes = expected.values().iter().filter(is_constrained).map(|one| one.value.abs());
+        let element = self.inputs.element();
+        match self.unit_scale {
+            true => UNIT_SCALE_ROUNDINGS * element.rounding() * sizes.fold(LEAST_LARGEST, f64::max),
+            false => f64::INFINITY,
+        }
+    }
+
+    fn is_in_a_sequence(&self, tensor: Tensor, row: u32) -> bool {
+        match tensor {
+            Tensor::DQ => self.inputs.sequence_of(row).is_some(),
+            _ => self.inputs.sequences().iter().any(|sequence| sequence.keys.contains(&row)),
+        }
+    }
+
+    /// dQ, dK and dV, contiguous `[B,H,S,D]`.
+    fn compute(&self) -> [Rows<Bounded>; 3] {
+        let columns = self.inputs.columns();
+        let shape = self.inputs.problem().shape();
+        let mut gradients = GRADIENTS.map(|tensor| {
+            let rows = self.gradient.shape_of(tensor).rows() as usize;
+            Rows::filled(rows, columns, |_, _| Bounded::default())
+        });
+        let [dq, dk, dv] = &mut gradients;
+        let of_queries = shape.group() as usize * shape.sequence as usize * columns;
+        let of_keys = shape.kv_sequence as usize * columns;
+        let heads = dk.values_mut().par_chunks_mut(of_keys).zip(dv.values_mut().par_chunks_mut(of_keys));
+        let heads = dq.values_mut().par_chunks_mut(of_queries).zip(heads).enumerate();
+        heads.for_each(|(index, (dq, (dk, dv)))| {
+            let (batch, kv_head) = (index as u32 / shape.kv_heads, index as u32 % shape.kv_heads);
+            let mut head = Head { dq, dk, dv };
+            for (number, sequence) in (0..).zip(self.inputs.sequences()) {
+                self.add_sequence(&mut head, [batch, kv_head, number], &sequence);
+            }
+            let element = self.inputs.element();
+            for one in head.dq.iter_mut().chain(head.dk).chain(head.dv) {
+                one.tolerance += element.rounding() * one.value.abs() + element.smallest_rounding();
+            }
+        });
+        gradients
+    }
+
+    /// Adds the gradients of a sequence's scores.
+    fn add_sequence(&self, head: &mut Head<'_>, [batch, kv_head, number]: [u32; 3], sequence: &Sequence) {
+        let (inputs, shape) = (&self.inputs, self.inputs.problem().shape());
+        let keys = sequence.keys.clone();
+        let [k, v] = [Inputs::k_row, Inputs::v_row].map(|row| {
+            let values = keys.clone().flat_map(|key| self.wide(row(inputs, batch, kv_head, key)));
+            Rows::new(inputs.columns(), values.collect())
+        });
+        let norms: Vec<f64> = v.iter().map(norm).collect();
+        let first_position =
+            inputs.problem().alignment().first_position(sequence.rows.len() as u32, sequence.keys.len() as u32);
+        for of_group in 0..shape.group() {
+            let of_q = kv_head * shape.group() + of_group;
+            for row in sequence.rows.clone() {
+                let position = first_position + i64::from(row - sequence.rows.start);
+                let slope = inputs.slope(batch + number, of_q);
+                let of_row = RowScores::new(inputs, (batch, of_q), slope, row, position);
+                let query = Query::new(self, [batch, of_q, row], &of_row, [&k, &v], &norms);
+                let (row, first_key) = ((of_group * shape.sequence + row) as usize, sequence.keys.start as usize);
+                match query.attended() {
+                    Some(keys) if query.is_resolved => query.add(head, row, first_key + keys.start),
+                    keys => {
+                        let keys = keys.unwrap_or(0..sequence.keys.len());
+                        head.leave_open(row, first_key + keys.start..first_key + keys.end, inputs.columns());
+                    }
+                }
+            }
+        }
+    }
+
+    fn wide<'a>(&self, row: &'a [Bits]) -> impl Iterator<Item = f64> + use<'a> {
+        let element = self.inputs.element();
+        row.iter().map(move |&bits| element.decode(bits))
+    }
+}
+
+/// What is known of a score.
+struct Score {
+    p: f64,
+    ds: f64,
+    /// Bound of the error of dS, rounded, and of sums of products with it.
+    ds_error: f64,
+}
+
+/// A query row with the gradients of its scores.
+struct Query<'a> {
+    q: Vec<f64>,
+    d_o: Vec<f64>,
+    k: &'a Rows<f64>,
+    /// The first key that it attends to, of those of its sequence.
+    first: usize,
+    scores: Vec<Score>,
+    scale: f64,
+    /// Bound of the error of a probability, as a part of it: also of its rounding, and of sums of products with it.
+    p_error: f64,
+    smallest: f64,
+    /// Whether it has neither a NaN nor an infinity.
+    is_finite: bool,
+    /// Whether f32 resolves its scores.
+    is_resolved: bool,
+}
+
+impl<'a> Query<'a> {
+    fn new(
+        of: &GradientInputs,
+        [batch, head, row]: [u32; 3],
+        scores_of: &RowScores<'_>,
+        [k, v]: [&'a Rows<f64>; 2],
+        norms: &[f64],
+    ) -> Self {
+        let (inputs, problem) = (&of.inputs, of.inputs.problem());
+        let (shape, element, columns) = (problem.shape(), inputs.element(), inputs.columns());
+        let (rounding, smallest) = (element.rounding(), element.smallest_rounding());
+        let q: Vec<f64> = of.wide(inputs.q_row(batch, head, row)).collect();
+        let d_o: Vec<f64> = of.wide(row_of(&of.d_o, of.gradient.views().d_o, columns, batch, head, row)).collect();
+        let index = (batch as usize * shape.heads as usize + head as usize) * shape.sequence as usize + row as usize;
+        let known = &of.forward.rows[index];
+        let attended = match known.lse == f64::NEG_INFINITY {
+            true => 0..0,
+            false => inputs.attended_keys(row),
+        };
+        let attended = attended.start as usize..attended.end as usize;
+        let terms = shape.sequence.max(shape.kv_sequence) as usize * shape.group() as usize;
+        // P is exp(score − LSE), with LSE rounded to f32.
+        let score_error = SCORE_ERROR * known.score_magnitude + 4.0 * F32_TRUNCATION * (1.0 + known.lse.abs());
+        let of_p = (2.0 * score_error).exp_m1();
+        let parts = |key: usize| {
+            let [k, v] = [k, v].map(|rows| rows.of(key..key + 1).next().expect("a key of the sequence"));
+            let product = dot(&q, k);
+            ((scores_of.score(product, key) - known.lse).exp(), dot(&d_o, v), scores_of.cap_derivative(product))
+        };
+        let parts: Vec<_> = attended.clone().map(parts).collect();
+        let delta: f64 = parts.iter().map(|(p, dp, _)| p * dp).sum();
+        // Δ is the sum over dO ∘ O, with O rounded.
+        let size = |(d_o, o): (&f64, &ElementReference)| d_o.abs() * (rounding * o.value.abs() + smallest);
+        let o = of.forward.elements.of(index..index + 1).flatten();
+        let of_delta = d_o.iter().zip(o).map(size).sum::<f64>() * (1.0 + accumulation(columns) / rounding);
+        let d_o_norm = norm(&d_o);
+        let score = |((p, dp, derivative), norm): (&(f64, f64, f64), &f64)| {
+            let change = dp - delta;
+            let ds = p * change * derivative;
+            let of_change = accumulation(columns) * (d_o_norm * norm + delta.abs()) + of_delta;
+            // Some kernels round P before they compute dS of it.
+            let of_p = p * (of_p + 4.0 * score_error + rounding) + smallest;
+            let of_product = of_p * change.abs() + (p + of_p) * of_change;
+            let ds_error = of_product + (rounding + accumulation(terms)) * ds.abs() + smallest;
+            Score { p: *p, ds, ds_error }
+        };
+        let scores = parts.iter().zip(&norms[attended.clone()]).map(score).collect();
+        let p_error = of_p + rounding + accumulation(terms);
+        let (scale, is_resolved) = (problem.scale(), !unresolvable(known));
+        let is_finite = !known.lse.is_nan() && q.iter().all(|one| one.is_finite());
+        Self { q, d_o, k, first: attended.start, scores, scale, p_error, smallest, is_finite, is_resolved }
+    }
+
+    /// The keys that it attends to, of those of its sequence; `None` if it is not finite.
+    fn attended(&self) -> Option<Range<usize>> {
+        self.is_finite.then_some(self.first..self.first + self.scores.len())
+    }
+
+    /// Adds to row `row` of dQ, and to the keys of dK and dV from `first_key` on, which it attends to.
+    fn add(&self, head: &mut Head<'_>, row: usize, first_key: usize) {
+        let columns = self.q.len();
+        let dq = &mut head.dq[row * columns..][..columns];
+        let keys = self.k.of(self.first..self.first + self.scores.len());
+        for ((score, k), key) in self.scores.iter().zip(keys).zip(first_key..) {
+            let of_key = key * columns..(key + 1) * columns;
+            let (dk, dv) = (&mut head.dk[of_key.clone()], &mut head.dv[of_key]);
+            let (ds, ds_error) = (self.scale * score.ds, self.scale * score.ds_error);
+            let p_error = score.p * self.p_error + self.smallest;
+            for column in 0..columns {
+                dq[column].add(ds, ds_error, k[column]);
+                dk[column].add(ds, ds_error, self.q[column]);
+                dv[column].add(score.p, p_error, self.d_o[column]);
+            }
+        }
+    }
+}
+
+impl Head<'_> {
+    /// Takes anything for row `row` of dQ, and for `keys` of dK and dV.
+    fn leave_open(&mut self, row: usize, keys: Range<usize>, columns: usize) {
+        let [rows, keys] = [row..row + 1, keys].map(|rows| rows.start * columns..rows.end * columns);
+        let open = self.dq[rows].iter_mut().chain(&mut self.dk[keys.clone()]).chain(&mut self.dv[keys]);
+        open.for_each(|one| one.tolerance = f64::INFINITY);
+    }
+}
+
+impl Bounded {
+    /// Adds `factor` times `other`, which is exact, where `factor` has an error of at most `error`.
+    fn add(&mut self, factor: f64, error: f64, other: f64) {
+        self.value += factor * other;
+        self.tolerance += error * other.abs();
+    }
+}
+
+/// Bound of the error of a sum of so many products in f32, as a part of the sum of their sizes.
+fn accumulation(terms: usize) -> f64 {
+    (terms as f64 / KEYS_PER_STEP + 4.0) * F32_TRUNCATION
+}
+
+/// Elements of the storage of a tensor.
+fn elements(gradient: &Gradient, tensor: Tensor) -> usize {
+    let (offset, elements) = gradient.extent(tensor).expect("a tensor with rows");
+    (offset + elements) as usize
+}
+
+/// Batch entry, head and row of every row of a tensor of this shape, in order.
+fn rows_of(Shape { batch, heads, sequence, .. }: Shape) -> impl Iterator<Item = [u32; 3]> {
+    let heads = (0..batch).flat_map(move |batch| (0..heads).map(move |head| (batch, head)));
+    heads.flat_map(move |(batch, head)| (0..sequence).map(move |row| [batch, head, row]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::config::{Element, Mask};
+    use contract::problem::{Problem, ScoreMod, Slopes, Window};
+    use contract::view::Layout;
+
+    fn problems() -> Vec<Problem> {
+        let shape = Shape { kv_heads: 2, kv_sequence: 9, ..Shape::new(2, 4, 7) }.with_head_dim(16);
+        let plain = |mask| Problem::new(shape, mask, Layout::Bshd).unwrap();
+        let window = plain(Mask::Full).with_window(Window { left: Some(1), right: Some(2) });
+        let changed = ScoreMod { softcap: Some(1.5), alibi: Some(Slopes::PerHead), ..ScoreMod::NONE };
+        vec![plain(Mask::Full), plain(Mask::Causal), window, plain(Mask::Full).with_score_mod(changed).unwrap()]
+    }
+
+    fn generated(problem: Problem) -> GradientInputs {
+        let inputs = Inputs::generate(problem, Distribution::Normal, 3).unwrap();
+        GradientInputs::generate(inputs, Distribution::Normal, 3).unwrap()
+    }
+
+    /// Σ dO ∘ O, whose gradient dQ, dK and dV are.
+    fn loss(of: &GradientInputs, inputs: &Inputs) -> f64 {
+        let forward = Reference::compute(inputs, |_| ());
+        let rows = rows_of(inputs.problem().shape()).zip(forward.elements.iter());
+        let of_row = |([batch, head, row], o): ([u32; 3], &[ElementReference])| {
+            let d_o = row_of(&of.d_o, of.gradient.views().d_o, o.len(), batch, head, row);
+            of.wide(d_o).zip(o).map(|(d_o, o)| d_o * o.value).sum::<f64>()
+        };
+        rows.map(of_row).sum()
+    }
+
+    /// By steps of elements, which are coarse, and central differences, which are exact but for third derivatives.
+    #[test]
+    fn gradients_are_the_slopes_of_the_loss() {
+        for problem in problems() {
+            let of = generated(problem);
+            let [dq, dk, dv] = of.compute();
+            let storages = of.inputs.storages().map(|storage| storage.to_vec());
+            let views = problem.views();
+            for (tensor, (gradient, view)) in [(dq, views.q), (dk, views.k), (dv, views.v)].into_iter().enumerate() {
+                for (number, column) in [(0, 0), (5, 3), (17, 15)] {
+                    let shape = problem.shape().of([Tensor::Q, Tensor::K, Tensor::V][tensor]);
+                    let [batch, head, row] = rows_of(shape).nth(number).unwrap();
+                    let at = row_start(view, batch, head, row) + column;
+                    let value = Element::F16.decode(storages[tensor][at]);
+                    let moved = |step: f64| {
+                        let mut storages = storages.clone();
+                        storages[tensor][at] = Element::F16.encode(value + step);
+                        let x = Element::F16.decode(storages[tensor][at]);
+                        let [q, k, v] = storages;
+                        let inputs = Inputs::new(problem, q, k, v).unwrap();
+                        let slopes = of.inputs.slopes().map(std::sync::Arc::from);
+                        (x, loss(&of, &inputs.with_score_mod(None, slopes).unwrap()))
+                    };
+                    let ((low, before), (high, after)) = (moved(-0.02), moved(0.02));
+                    let (slope, expected) =
+                        ((after - before) / (high - low), gradient.values()[number * 16 + column].value);
+                    assert!((slope - expected).abs() < 2e-3, "{problem:?} {tensor} {number}: {slope}, not {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rounded_gradients_pass_and_others_do_not() {
+        for problem in problems() {
+            let of = generated(problem);
+            let mut outputs = of.poisoned();
+            for ((tensor, values), output) in GRADIENTS.into_iter().zip(of.compute()).zip(&mut outputs) {
+                let view = of.gradient.view_of(tensor).unwrap();
+                for ([batch, head, row], values) in rows_of(of.gradient.shape_of(tensor)).zip(values.iter()) {
+                    let start = row_start(view, batch, head, row);
+                    (start..).zip(values).for_each(|(at, one)| output[at] = Element::F16.encode(one.value));
+                }
+            }
+            let wrong = |outputs: &_| of.check(outputs).comparisons.map(|one: Comparison| one.wrong);
+            assert_eq!(wrong(&outputs), [0; 3], "{problem:?}");
+            assert_eq!(of.check(&outputs).overwritten_gaps, 0);
+            for (tensor, output) in (0..).zip(&outputs) {
+                let mut others = outputs.clone();
+                others[tensor][20] = Element::F16.encode(Element::F16.decode(output[20]) + 0.02);
+                assert_eq!(wrong(&others).iter().sum::<u64>(), 1, "{problem:?} {tensor}");
+                others[tensor][20] = O_POISON;
+                assert_eq!(of.check(&others).comparisons[tensor].unwritten, 1, "{problem:?} {tensor}");
+            }
+        }
+    }
+}
