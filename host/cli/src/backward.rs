@@ -7,7 +7,7 @@ use contract::refusal::Tensor;
 
 use crate::element::Bits;
 use crate::error::Result;
-use crate::executor::{Buffer, Execution, Executor, GuardDamage};
+use crate::executor::{Buffer, Executor, Outcome};
 use crate::gradients::{GRADIENTS, GradientInputs};
 use crate::launch;
 use crate::ptx_module::PtxModule;
@@ -21,19 +21,6 @@ pub struct Backward<'a> {
     addresses: BackwardAddresses,
     outputs: [Buffer; 3],
     poison: [Vec<Bits>; 3],
-}
-
-/// The result of one execution.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The executor's observations.
-    pub execution: Execution,
-    /// Storages of dQ, dK and dV.
-    pub gradients: [Vec<Bits>; 3],
-    /// Names of the inputs that the kernel changed.
-    pub changed_inputs: Vec<String>,
-    /// Guards that the kernel wrote to.
-    pub damaged_guards: Vec<GuardDamage>,
 }
 
 impl<'a> Backward<'a> {
@@ -75,22 +62,22 @@ impl<'a> Backward<'a> {
         &self.plan
     }
 
-    /// Fills the gradients with poison, launches once, and reads everything back.
+    /// Fills the gradients with poison, launches once, and reads everything back: the storages of dQ, dK and dV.
     ///
     /// # Errors
     /// When the launch or a copy fails.
-    pub fn execute(&mut self) -> Result<Outcome> {
+    pub fn execute(&mut self) -> Result<Outcome<[Vec<Bits>; 3]>> {
         let executor = &mut *self.memory.executor;
-        let mut gradients = self.poison.clone();
-        for (buffer, poison) in self.outputs.iter().zip(&gradients) {
+        let mut outputs = self.poison.clone();
+        for (buffer, poison) in self.outputs.iter().zip(&outputs) {
             executor.write(*buffer, bytemuck::cast_slice(poison))?;
         }
         let execution = executor.launch_backward(&mut self.plan.bind(self.addresses)?)?;
-        for (buffer, gradient) in self.outputs.iter().zip(&mut gradients) {
-            executor.read(*buffer, bytemuck::cast_slice_mut(gradient))?;
+        for (buffer, output) in self.outputs.iter().zip(&mut outputs) {
+            executor.read(*buffer, bytemuck::cast_slice_mut(output))?;
         }
         let changed_inputs = self.inputs.changed(executor)?;
         let damaged_guards = executor.damaged_guards()?;
-        Ok(Outcome { execution, gradients, changed_inputs, damaged_guards })
+        Ok(Outcome { execution, outputs, changed_inputs, damaged_guards })
     }
 }

@@ -5,7 +5,7 @@ use contract::manifest::Entry;
 use crate::check::{LSE_POISON, O_POISON, Outputs};
 use crate::element::Bits;
 use crate::error::Result;
-use crate::executor::{Buffer, Execution, Executor, GuardDamage, Sample};
+use crate::executor::{Buffer, Executor, Outcome, Sample};
 use crate::inputs::Inputs;
 use crate::launch;
 use crate::ptx_module::PtxModule;
@@ -21,19 +21,6 @@ pub struct Forward<'a> {
     plan: Plan<'a>,
     inputs: Inputs,
     tensors: Tensors<'a>,
-}
-
-/// The result of one execution.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The executor's observations.
-    pub execution: Execution,
-    /// O and LSE.
-    pub outputs: Outputs,
-    /// Names of the inputs that the kernel changed.
-    pub changed_inputs: Vec<String>,
-    /// Guards that the kernel wrote to.
-    pub damaged_guards: Vec<GuardDamage>,
 }
 
 impl<'a> Forward<'a> {
@@ -65,7 +52,7 @@ impl<'a> Forward<'a> {
     ///
     /// # Errors
     /// When the launch or a copy fails.
-    pub fn execute(&mut self) -> Result<Outcome> {
+    pub fn execute(&mut self) -> Result<Outcome<Outputs>> {
         let executor = &mut *self.memory.executor;
         let Tensors { inputs, o: o_buffer, lse: lse_buffer, launch } = &self.tensors;
         let mut o = vec![O_POISON; o_elements(self.inputs.problem())];

@@ -37,7 +37,7 @@ pub fn problem(entry: &Entry, shape: Shape, layout: Layout) -> Result<Problem> {
 /// [`Error::Invalid`] when the entry does not compute the problem or does not fit the device.
 pub fn plan<'a>(entry: &'a Entry, problem: &Problem, device: &Device) -> Result<Plan<'a>> {
     check_arguments(entry)?;
-    let plan = Plan::new(problem, entry.variant(), &device.gpu()).map_err(|refusal| refused(entry, &refusal))?;
+    let plan = Plan::new(problem, entry.variant(), &device.gpu()).map_err(|refusal| refused(&entry.name, &refusal))?;
     Ok(plan.with_workspace(cost::SHIPPED, &device.gpu()))
 }
 
@@ -46,8 +46,7 @@ pub fn plan<'a>(entry: &'a Entry, problem: &Problem, device: &Device) -> Result<
 /// # Errors
 /// [`Error::Invalid`] when the entry does not compute the gradient or does not fit the device.
 pub fn backward_plan(variant: &'static BackwardVariant, gradient: &Gradient, device: &Device) -> Result<BackwardPlan> {
-    BackwardPlan::of(variant, gradient, &device.gpu())
-        .map_err(|refusal| Error::Invalid(format!("{} {refusal}", variant.entry)))
+    BackwardPlan::of(variant, gradient, &device.gpu()).map_err(|refusal| refused(variant.entry, &refusal))
 }
 
 /// Checks that `entry` computes `problem`.
@@ -56,7 +55,7 @@ pub fn backward_plan(variant: &'static BackwardVariant, gradient: &Gradient, dev
 /// [`Error::Invalid`] with what the entry accepts.
 pub fn check_accepts(entry: &Entry, problem: &Problem) -> Result<()> {
     check_arguments(entry)?;
-    entry.variant().check_accepts(problem).map_err(|refusal| refused(entry, &refusal))
+    entry.variant().check_accepts(problem).map_err(|refusal| refused(&entry.name, &refusal))
 }
 
 /// Checks that `device` can run `entry`.
@@ -64,7 +63,7 @@ pub fn check_accepts(entry: &Entry, problem: &Problem) -> Result<()> {
 /// # Errors
 /// [`Error::Invalid`] with what the entry needs and what the device has.
 pub fn check_fits(entry: &Entry, device: &Device) -> Result<()> {
-    entry.variant().check_fits(&device.gpu()).map_err(|refusal| refused(entry, &refusal))
+    entry.variant().check_fits(&device.gpu()).map_err(|refusal| refused(&entry.name, &refusal))
 }
 
 /// Checks that `device` can run `variant`.
@@ -72,8 +71,7 @@ pub fn check_fits(entry: &Entry, device: &Device) -> Result<()> {
 /// # Errors
 /// As for [`check_fits`].
 pub fn check_backward_fits(variant: &BackwardVariant, device: &Device) -> Result<()> {
-    let refused = |refusal| Error::Invalid(format!("{} {refusal}", variant.entry));
-    variant.check_fits(&device.gpu()).map_err(refused)
+    variant.check_fits(&device.gpu()).map_err(|refusal| refused(variant.entry, &refusal))
 }
 
 /// Checks that `entry` takes the arguments that this program passes.
@@ -91,8 +89,8 @@ pub fn check_arguments(entry: &Entry) -> Result<()> {
     )))
 }
 
-fn refused(entry: &Entry, refusal: &Refusal) -> Error {
-    Error::Invalid(format!("{} {refusal}", entry.name))
+fn refused(entry: &str, refusal: &Refusal) -> Error {
+    Error::Invalid(format!("{entry} {refusal}"))
 }
 
 #[cfg(test)]

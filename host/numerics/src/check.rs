@@ -12,6 +12,7 @@ use crate::element::{Bits, Element, Encoding};
 use crate::inputs::{Inputs, row_of, row_start};
 use crate::reference::{ElementReference, Reference, RowReference, Rule};
 use contract::problem::Shape;
+use contract::view::View;
 
 pub use comparison::{Comparison, Deviation};
 pub use severity::Severities;
@@ -162,21 +163,26 @@ fn compare_lse(
 /// Elements in the buffers of O and LSE that belong to no row and no longer hold the fill value.
 fn overwritten_gaps(inputs: &Inputs, Outputs { o, lse }: &Outputs) -> u64 {
     let problem = inputs.problem();
-    let Shape { batch, heads, sequence, .. } = problem.shape();
-    let columns = problem.shape().head_dim as usize;
+    let Shape { sequence, head_dim, .. } = problem.shape();
     let is_of_one: Vec<bool> = (0..sequence).map(|row| inputs.sequence_of(row).is_some()).collect();
-    let has_gaps = o.len() != problem.shape().rows() as usize * columns;
+    let has_gaps = o.len() != problem.shape().rows() as usize * head_dim as usize;
     if !has_gaps && is_of_one.iter().all(|&is_of_one| is_of_one) {
         return 0;
     }
-    let mut in_row = vec![false; o.len()];
-    for (batch, head) in (0..batch).flat_map(|batch| (0..heads).map(move |head| (batch, head))) {
-        for (row, _) in (0..).zip(&is_of_one).filter(|(_, is_of_one)| **is_of_one) {
-            in_row[row_start(problem.views().o, batch, head, row)..][..columns].fill(true);
+    let of_lse = lse.iter().flatten().zip(is_of_one.iter().cycle());
+    let overwritten_lse = of_lse.filter(|(value, is_of_one)| !**is_of_one && value.to_bits() != LSE_POISON);
+    overwritten_lse.count() as u64 + overwritten_elements(o, problem.views().o, problem.shape(), &is_of_one)
+}
+
+/// Elements of `storage` that are in no written row of a tensor of `shape` and no longer hold [`O_POISON`]. `is_written` says which of a head's rows are
+/// written.
+pub(crate) fn overwritten_elements(storage: &[Bits], view: View, shape: Shape, is_written: &[bool]) -> u64 {
+    let mut in_row = vec![false; storage.len()];
+    for (batch, head) in (0..shape.batch).flat_map(|batch| (0..shape.heads).map(move |head| (batch, head))) {
+        for (row, _) in (0..).zip(is_written).filter(|(_, is_written)| **is_written) {
+            in_row[row_start(view, batch, head, row)..][..shape.head_dim as usize].fill(true);
         }
     }
     let overwritten = |(value, in_row): &(&Bits, bool)| !in_row && **value != O_POISON;
-    let of_lse = lse.iter().flatten().zip(is_of_one.iter().cycle());
-    let overwritten_lse = of_lse.filter(|(value, is_of_one)| !**is_of_one && value.to_bits() != LSE_POISON);
-    (overwritten_lse.count() + o.iter().zip(in_row).filter(overwritten).count()) as u64
+    storage.iter().zip(in_row).filter(overwritten).count() as u64
 }

@@ -8,11 +8,12 @@ use std::ops::Range;
 use contract::gradient::Gradient;
 use contract::problem::Shape;
 use contract::refusal::Tensor;
+use contract::view::View;
 use rayon::prelude::*;
 
 use crate::Result;
 use crate::check::tolerance::{F32_TRUNCATION, KEYS_PER_STEP, SCORE_ERROR, UnitScaleBounds, unresolvable};
-use crate::check::{Comparison, Deviation, O_POISON};
+use crate::check::{Comparison, Deviation, O_POISON, overwritten_elements};
 use crate::element::{Bits, Encoding};
 use crate::inputs::{Distribution, Inputs, Sequence, row_of, row_start};
 use crate::reference::{ElementReference, Reference, RowScores, dot, norm};
@@ -72,14 +73,19 @@ impl GradientReport {
 
 impl GradientInputs {
     /// The gradient of `inputs`, of `distribution`, with standard normal dO. The gradients are laid out like their tensors, or contiguous where rows
-    /// of these overlap. Rows of O and LSE in no sequence are NaN.
+    /// of these overlap. Rows of O and LSE in no sequence are NaN. Calls `progress` with the number of rows of O just finished, from several threads.
     ///
     /// # Errors
     /// [`crate::Invalid`] when dO is larger than host memory can address.
-    pub fn generate(inputs: Inputs, distribution: Distribution, seed: u64) -> Result<Self> {
+    pub fn generate(
+        inputs: Inputs,
+        distribution: Distribution,
+        seed: u64,
+        progress: impl Fn(u64) + Sync,
+    ) -> Result<Self> {
         let problem = *inputs.problem();
         let gradient = Gradient::new(problem).or_else(|_| Gradient::contiguous(problem))?;
-        let forward = Reference::compute(&inputs, |_| ());
+        let forward = Reference::compute(&inputs, progress);
         let element = inputs.element();
         let columns = inputs.columns();
         let mut o = vec![element.encode(f64::NAN); elements(&gradient, Tensor::O)];
@@ -127,36 +133,38 @@ impl GradientInputs {
         GRADIENTS.map(|tensor| vec![O_POISON; elements(&self.gradient, tensor)])
     }
 
-    /// Compares `outputs`, storages of dQ, dK and dV that held [`O_POISON`] before the launch, with the gradients in f64.
+    /// Compares `outputs`, storages of dQ, dK and dV that held [`O_POISON`] before the launch, with the gradients in f64. Calls `progress` with the number
+    /// of rows of Q just finished, from several threads.
     ///
     /// # Panics
     /// When a storage is shorter than its view says.
-    pub fn check(&self, outputs: &[Vec<Bits>; 3]) -> GradientReport {
-        let expected = self.compute();
+    pub fn check(&self, outputs: &[Vec<Bits>; 3], progress: impl Fn(u64) + Sync) -> GradientReport {
+        let expected = self.compute(progress);
         let mut overwritten_gaps = 0;
         let comparisons = [0, 1, 2].map(|index| {
-            let tensor = GRADIENTS[index];
-            let (comparison, in_rows) = self.compare(tensor, &expected[index], &outputs[index]);
-            let overwritten = |(bits, in_row): &(&Bits, bool)| !in_row && **bits != O_POISON;
-            overwritten_gaps += outputs[index].iter().zip(in_rows).filter(overwritten).count() as u64;
-            comparison
+            let (tensor, output) = (GRADIENTS[index], &outputs[index]);
+            let (shape, view) = (self.gradient.shape_of(tensor), self.gradient.view_of(tensor).expect("it has rows"));
+            let is_written = self.rows_in_sequences(tensor);
+            overwritten_gaps += overwritten_elements(output, view, shape, &is_written);
+            self.compare((shape, view), &expected[index], output, &is_written)
         });
         GradientReport { comparisons, overwritten_gaps }
     }
 
-    /// Compares one gradient, and says which elements of its storage are in a row of a sequence.
-    fn compare(&self, tensor: Tensor, expected: &Rows<Bounded>, output: &[Bits]) -> (Comparison, Vec<bool>) {
+    /// Compares the rows of a gradient that are written.
+    fn compare(
+        &self,
+        (shape, view): (Shape, View),
+        expected: &Rows<Bounded>,
+        output: &[Bits],
+        is_written: &[bool],
+    ) -> Comparison {
         let element = self.inputs.element();
-        let (shape, view) = (self.gradient.shape_of(tensor), self.gradient.view_of(tensor).expect("it has rows"));
-        let columns = self.inputs.columns();
         let bound = self.unit_scale_bound(expected);
-        let (mut comparison, mut in_rows) = (Comparison::default(), vec![false; output.len()]);
-        for ([batch, head, row], expected) in rows_of(shape).zip(expected.iter()) {
-            if !self.is_in_a_sequence(tensor, row) {
-                continue;
-            }
-            in_rows[row_start(view, batch, head, row)..][..columns].fill(true);
-            let actual = row_of(output, view, columns, batch, head, row);
+        let mut comparison = Comparison::default();
+        let rows = rows_of(shape).zip(expected.iter()).filter(|([.., row], _)| is_written[*row as usize]);
+        for ([batch, head, row], expected) in rows {
+            let actual = row_of(output, view, expected.len(), batch, head, row);
             for (column, (&Bounded { value, tolerance }, &bits)) in expected.iter().zip(actual).enumerate() {
                 let index = [batch, head, row, column as u32];
                 if bits == O_POISON {
@@ -167,7 +175,7 @@ impl GradientInputs {
                 }
             }
         }
-        (comparison, in_rows)
+        comparison
     }
 
     /// The bound of errors of unit-scale inputs; infinite for others.
@@ -181,15 +189,18 @@ impl GradientInputs {
         }
     }
 
-    fn is_in_a_sequence(&self, tensor: Tensor, row: u32) -> bool {
-        match tensor {
-            Tensor::DQ => self.inputs.sequence_of(row).is_some(),
-            _ => self.inputs.sequences().iter().any(|sequence| sequence.keys.contains(&row)),
+    /// Whether each row of a head is one of a sequence.
+    fn rows_in_sequences(&self, tensor: Tensor) -> Vec<bool> {
+        let mut rows = vec![false; self.gradient.shape_of(tensor).sequence as usize];
+        for sequence in self.inputs.sequences() {
+            let own = if tensor == Tensor::DQ { sequence.rows } else { sequence.keys };
+            rows[own.start as usize..own.end as usize].fill(true);
         }
+        rows
     }
 
     /// dQ, dK and dV, contiguous `[B,H,S,D]`.
-    fn compute(&self) -> [Rows<Bounded>; 3] {
+    fn compute(&self, progress: impl Fn(u64) + Sync) -> [Rows<Bounded>; 3] {
         let columns = self.inputs.columns();
         let shape = self.inputs.problem().shape();
         let mut gradients = GRADIENTS.map(|tensor| {
@@ -205,7 +216,7 @@ impl GradientInputs {
             let (batch, kv_head) = (index as u32 / shape.kv_heads, index as u32 % shape.kv_heads);
             let mut head = Head { dq, dk, dv };
             for (number, sequence) in (0..).zip(self.inputs.sequences()) {
-                self.add_sequence(&mut head, [batch, kv_head, number], &sequence);
+                self.add_sequence(&mut head, [batch, kv_head, number], &sequence, &progress);
             }
             let element = self.inputs.element();
             for one in head.dq.iter_mut().chain(head.dk).chain(head.dv) {
@@ -216,7 +227,13 @@ impl GradientInputs {
     }
 
     /// Adds the gradients of a sequence's scores.
-    fn add_sequence(&self, head: &mut Head<'_>, [batch, kv_head, number]: [u32; 3], sequence: &Sequence) {
+    fn add_sequence(
+        &self,
+        head: &mut Head<'_>,
+        [batch, kv_head, number]: [u32; 3],
+        sequence: &Sequence,
+        progress: impl Fn(u64),
+    ) {
         let (inputs, shape) = (&self.inputs, self.inputs.problem().shape());
         let keys = sequence.keys.clone();
         let [k, v] = [Inputs::k_row, Inputs::v_row].map(|row| {
@@ -242,6 +259,7 @@ impl GradientInputs {
                     }
                 }
             }
+            progress(sequence.rows.len() as u64);
         }
     }
 
@@ -405,7 +423,7 @@ mod tests {
 
     fn generated(problem: Problem) -> GradientInputs {
         let inputs = Inputs::generate(problem, Distribution::Normal, 3).unwrap();
-        GradientInputs::generate(inputs, Distribution::Normal, 3).unwrap()
+        GradientInputs::generate(inputs, Distribution::Normal, 3, |_| ()).unwrap()
     }
 
     /// Σ dO ∘ O, whose gradient dQ, dK and dV are.
@@ -424,7 +442,7 @@ mod tests {
     fn gradients_are_the_slopes_of_the_loss() {
         for problem in problems() {
             let of = generated(problem);
-            let [dq, dk, dv] = of.compute();
+            let [dq, dk, dv] = of.compute(|_| ());
             let storages = of.inputs.storages().map(|storage| storage.to_vec());
             let views = problem.views();
             for (tensor, (gradient, view)) in [(dq, views.q), (dk, views.k), (dv, views.v)].into_iter().enumerate() {
@@ -456,22 +474,22 @@ mod tests {
         for problem in problems() {
             let of = generated(problem);
             let mut outputs = of.poisoned();
-            for ((tensor, values), output) in GRADIENTS.into_iter().zip(of.compute()).zip(&mut outputs) {
+            for ((tensor, values), output) in GRADIENTS.into_iter().zip(of.compute(|_| ())).zip(&mut outputs) {
                 let view = of.gradient.view_of(tensor).unwrap();
                 for ([batch, head, row], values) in rows_of(of.gradient.shape_of(tensor)).zip(values.iter()) {
                     let start = row_start(view, batch, head, row);
                     (start..).zip(values).for_each(|(at, one)| output[at] = Element::F16.encode(one.value));
                 }
             }
-            let wrong = |outputs: &_| of.check(outputs).comparisons.map(|one: Comparison| one.wrong);
+            let wrong = |outputs: &_| of.check(outputs, |_| ()).comparisons.map(|one: Comparison| one.wrong);
             assert_eq!(wrong(&outputs), [0; 3], "{problem:?}");
-            assert_eq!(of.check(&outputs).overwritten_gaps, 0);
+            assert_eq!(of.check(&outputs, |_| ()).overwritten_gaps, 0);
             for (tensor, output) in (0..).zip(&outputs) {
                 let mut others = outputs.clone();
                 others[tensor][20] = Element::F16.encode(Element::F16.decode(output[20]) + 0.02);
                 assert_eq!(wrong(&others).iter().sum::<u64>(), 1, "{problem:?} {tensor}");
                 others[tensor][20] = O_POISON;
-                assert_eq!(of.check(&others).comparisons[tensor].unwritten, 1, "{problem:?} {tensor}");
+                assert_eq!(of.check(&others, |_| ()).comparisons[tensor].unwritten, 1, "{problem:?} {tensor}");
             }
         }
     }

@@ -44,7 +44,9 @@ const COPIED_BYTES_PER_SECOND: f64 = 1e9;
 /// Longer simulations are announced.
 const LONG_SIMULATION: Duration = Duration::from_secs(60);
 
-/// Compute attention, check O and LSE against the f64 reference, and time it (on a GPU). Checks dQ, dK and dV if --variant names an entry for gradients.
+/// Compute attention, check O and LSE against the f64 reference, and time it (on a GPU).
+///
+/// Checks dQ, dK and dV instead if --variant names an entry for gradients.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 every check passed, 1 a check failed, 2 could not run.")]
 pub struct Options {

@@ -61,6 +61,19 @@ pub struct GuardDamage {
     pub bytes: u64,
 }
 
+/// What a call wrote, and what else it did.
+#[derive(Debug)]
+pub struct Outcome<T> {
+    /// The executor's observations.
+    pub execution: Execution,
+    /// What it wrote.
+    pub outputs: T,
+    /// Names of the inputs that the kernel changed.
+    pub changed_inputs: Vec<String>,
+    /// Guards that the kernel wrote to.
+    pub damaged_guards: Vec<GuardDamage>,
+}
+
 /// Launches prepared for timing, owned by an executor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {

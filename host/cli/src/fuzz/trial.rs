@@ -11,7 +11,7 @@ use super::kernels::Kernel;
 use crate::backward::Backward;
 use crate::check::{self, Comparison, Deviation, Severities, UnitScaleBounds};
 use crate::error::{Error, Result};
-use crate::executor::{Executor, GuardDamage};
+use crate::executor::{Executor, GuardDamage, Outcome};
 use crate::forward::Forward;
 use crate::gradients::{GRADIENTS, GradientInputs};
 use crate::ptx_module::PtxModule;
@@ -143,14 +143,12 @@ impl Trial {
         let reference = Reference::compute(&inputs, |_| ());
         let bounds = UnitScaleBounds::applicable(Some(case.distribution), inputs.problem());
         let report = check::check(&inputs, &reference, &outcome.outputs, bounds);
-        let side_effects = SideEffects {
-            findings: outcome.execution.findings,
-            damaged_guards: outcome.damaged_guards,
-            changed_inputs: outcome.changed_inputs,
-            gaps: report.overwritten_gaps,
-        };
         let outputs = [("O", Some(&report.output)), ("LSE", report.lse.as_ref())];
-        let mut trial = Self::judged(side_effects, outputs.into_iter().filter_map(|(name, one)| Some((name, one?))));
+        let mut trial = Self::judged(
+            &outcome,
+            report.overwritten_gaps,
+            outputs.into_iter().filter_map(|(name, one)| Some((name, one?))),
+        );
         if let (Some(bounds), 0) = (report.unit_scale_bounds, report.output.wrong) {
             let (error, bound) = (report.output_frobenius, bounds.output_frobenius);
             if error > bound {
@@ -168,21 +166,15 @@ impl Trial {
         variant: &'static BackwardVariant,
         case: &Case,
     ) -> Result<Self> {
-        let inputs = GradientInputs::generate(case.inputs()?, case.distribution, case.seed)?;
+        let inputs = GradientInputs::generate(case.inputs()?, case.distribution, case.seed, |_| ())?;
         let mut backward = Backward::prepare(executor, module, variant, &inputs)?;
         let outcome = match backward.execute() {
             Err(error @ Error::Cuda { .. }) => return Ok(Self::faulted(&error)),
             outcome => outcome?,
         };
-        let report = inputs.check(&outcome.gradients);
-        let side_effects = SideEffects {
-            findings: outcome.execution.findings,
-            damaged_guards: outcome.damaged_guards,
-            changed_inputs: outcome.changed_inputs,
-            gaps: report.overwritten_gaps,
-        };
+        let report = inputs.check(&outcome.outputs, |_| ());
         let names = GRADIENTS.iter().map(|tensor| tensor.name());
-        Ok(Self::judged(side_effects, names.zip(&report.comparisons)))
+        Ok(Self::judged(&outcome, report.overwritten_gaps, names.zip(&report.comparisons)))
     }
 
     /// Whether there are no failures.
@@ -205,8 +197,20 @@ impl Trial {
         Self { failures, severity: None, severities: Severities::default() }
     }
 
-    fn judged<'a>(side_effects: SideEffects, outputs: impl Iterator<Item = (&'static str, &'a Comparison)>) -> Self {
-        let mut failures = side_effects.failures();
+    fn judged<'a, T>(
+        outcome: &Outcome<T>,
+        gaps: u64,
+        outputs: impl Iterator<Item = (&'static str, &'a Comparison)>,
+    ) -> Self {
+        let finding = |one: &ptx_sim::Finding| Failure::Finding { class: one.class, message: one.to_string() };
+        let mut failures: Vec<Failure> = outcome.execution.findings.iter().map(finding).collect();
+        failures.extend(outcome.damaged_guards.iter().cloned().map(Failure::Guard));
+        if !outcome.changed_inputs.is_empty() {
+            failures.push(Failure::ChangedInputs { tensors: outcome.changed_inputs.join(", ") });
+        }
+        if gaps > 0 {
+            failures.push(Failure::Gaps { elements: gaps });
+        }
         let mut severity = 0.0f64;
         let mut severities = Severities::default();
         for (tensor, comparison) in outputs {
@@ -215,29 +219,6 @@ impl Trial {
             severities.merge(&comparison.severities);
         }
         Self { failures, severity: Some(severity), severities }
-    }
-}
-
-/// What a launch did beside writing its outputs.
-struct SideEffects {
-    findings: Vec<ptx_sim::Finding>,
-    damaged_guards: Vec<GuardDamage>,
-    changed_inputs: Vec<String>,
-    gaps: u64,
-}
-
-impl SideEffects {
-    fn failures(self) -> Vec<Failure> {
-        let finding = |one: &ptx_sim::Finding| Failure::Finding { class: one.class, message: one.to_string() };
-        let mut failures: Vec<Failure> = self.findings.iter().map(finding).collect();
-        failures.extend(self.damaged_guards.into_iter().map(Failure::Guard));
-        if !self.changed_inputs.is_empty() {
-            failures.push(Failure::ChangedInputs { tensors: self.changed_inputs.join(", ") });
-        }
-        if self.gaps > 0 {
-            failures.push(Failure::Gaps { elements: self.gaps });
-        }
-        failures
     }
 }
 

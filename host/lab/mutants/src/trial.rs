@@ -7,10 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, anyhow, bail};
-use cli::check::{self, UnitScaleBounds};
+use cli::check::{self, Outputs, UnitScaleBounds};
 use cli::error::Error;
+use cli::executor::Outcome;
 use cli::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
-use cli::forward::{Forward, Outcome};
+use cli::forward::Forward;
 use cli::inputs::Inputs;
 use cli::ptx_module::PtxModule;
 use cli::reference::Reference;
@@ -120,7 +121,7 @@ impl Trial {
         case: &Case,
         inputs: &Inputs,
         instructions_per_warp: u64,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<Outcome<Outputs>, Error> {
         let options = Options {
             threads: 1,
             instructions_per_warp,
@@ -138,7 +139,7 @@ fn runnable(file: &str, ptx: &str) -> PtxModule {
     PtxModule::new(file, ptx.replacen(ADDRESS_SIZE, &format!("{ADDRESS_SIZE} {STATIC_SHARED}"), 1))
 }
 
-fn judge(prepared: &Prepared, outcome: &Outcome) -> Verdict {
+fn judge(prepared: &Prepared, outcome: &Outcome<Outputs>) -> Verdict {
     if let Some(finding) = outcome.execution.findings.first() {
         return Verdict::Finding(finding.class);
     }
@@ -152,7 +153,7 @@ fn judge(prepared: &Prepared, outcome: &Outcome) -> Verdict {
 }
 
 /// The boxes that each warp loaded, in order.
-fn warp_by_warp(outcome: &Outcome) -> Vec<BoxLoad> {
+fn warp_by_warp(outcome: &Outcome<Outputs>) -> Vec<BoxLoad> {
     let mut loads = outcome.execution.box_loads.clone();
     loads.sort_by_key(|load| (load.block, load.warp));
     loads

@@ -5,15 +5,18 @@ use std::time::Instant;
 use contract::backward::variants::BackwardVariant;
 
 use super::record::{self, Check, Record, Source};
-use super::{Options, targets};
+use super::{Options, expected_time, targets};
 use crate::backward::Backward;
-use crate::commands::progress::Progress;
+use crate::commands::progress::{Progress, with_clock};
 use crate::error::{Error, Result};
 use crate::executor::Opened;
 use crate::gradients::GradientInputs;
 use crate::inputs::Inputs;
 use crate::ptx_folder::PtxFolder;
 use crate::ptx_module::PtxModule;
+
+/// Products of a backward pass, five, for each of the two of a forward pass.
+const PRODUCTS: f64 = 2.5;
 
 /// An entry for gradients, with its module.
 type Named<'a> = (&'static BackwardVariant, &'a PtxModule);
@@ -47,16 +50,18 @@ pub fn execute(
     let problem = record::Problem::new(&inputs, options.layout, options.score_mod.form());
     let rows = inputs.problem().shape().rows() as u64;
     let progress = Progress::new("computing O and LSE", rows);
-    let inputs = GradientInputs::generate(inputs, distribution, seed)?;
+    let inputs = GradientInputs::generate(inputs, distribution, seed, |rows| progress.advance(rows))?;
     drop(progress);
     let device = opened.executor.device().clone();
     let mut backward = Backward::prepare(opened.executor.as_mut(), module, variant, &inputs)?;
+    let expected = expected_time(PRODUCTS * inputs.inputs().operations(), &device);
     let start = Instant::now();
-    let outcome = backward.execute()?;
+    let outcome = with_clock(format!("running {}", variant.entry), expected, || backward.execute())?;
     let execution_seconds = start.elapsed().as_secs_f64();
-    let progress = Progress::new("computing the reference", rows);
-    let check = (!options.no_check).then(|| Check::Gradients(inputs.check(&outcome.gradients)));
-    drop(progress);
+    let check = (!options.no_check).then(|| {
+        let progress = Progress::new("computing the reference", rows);
+        Check::Gradients(inputs.check(&outcome.outputs, |rows| progress.advance(rows)))
+    });
     let mut record = Record {
         passed: false,
         device,
