@@ -19,8 +19,8 @@ pub struct Backward<'a> {
     plan: BackwardPlan,
     inputs: InputTensors,
     addresses: BackwardAddresses,
-    outputs: [Buffer; 3],
-    poison: [Vec<Bits>; 3],
+    outputs: Vec<Buffer>,
+    poison: Vec<Vec<Bits>>,
 }
 
 impl<'a> Backward<'a> {
@@ -43,17 +43,18 @@ impl<'a> Backward<'a> {
         let lse = Some(tensors.add_words(&mut memory, Tensor::Lse, &lse)?);
         let d_o = tensors.add(&mut memory, "dO", inputs.d_o())?;
         let poison = inputs.poisoned();
-        let mut allocate = |index: usize| {
-            let (name, elements) = (GRADIENTS[index].name(), poison[index].len());
-            memory.allocate(name, bytes_of::<Bits>(elements))
-        };
-        let outputs = [allocate(0)?, allocate(1)?, allocate(2)?];
+        let storages = GRADIENTS.iter().zip(&poison);
+        let allocate =
+            |(tensor, storage): (&Tensor, &Vec<_>)| memory.allocate(tensor.name(), bytes_of::<Bits>(storage.len()));
+        let outputs = storages.map(allocate).collect::<Result<Vec<_>>>()?;
         let bytes = plan.workspace_bytes();
         let workspace = (bytes > 0).then(|| memory.allocate("workspace", bytes)).transpose()?;
         let workspace = workspace.map(|buffer| buffer.address);
-        let [dq, dk, dv] = outputs.map(|buffer| buffer.address);
+        let mut gradients = outputs.iter().map(|buffer| buffer.address);
+        let [dq, dk, dv] = [(); 3].map(|()| gradients.next().expect("every gradient has them"));
+        let d_bias = gradients.next();
         let forward = Addresses { o, lse, workspace, ..tensors.addresses() };
-        let addresses = BackwardAddresses { forward, d_o, dq, dk, dv, d_bias: None };
+        let addresses = BackwardAddresses { forward, d_o, dq, dk, dv, d_bias };
         Ok(Self { memory, plan, inputs: tensors, addresses, outputs, poison })
     }
 
@@ -62,11 +63,11 @@ impl<'a> Backward<'a> {
         &self.plan
     }
 
-    /// Fills the gradients with poison, launches once, and reads everything back: the storages of dQ, dK and dV.
+    /// Fills the gradients with poison, launches once, and reads everything back: the storages of [`GRADIENTS`].
     ///
     /// # Errors
     /// When the launch or a copy fails.
-    pub fn execute(&mut self) -> Result<Outcome<[Vec<Bits>; 3]>> {
+    pub fn execute(&mut self) -> Result<Outcome<Vec<Vec<Bits>>>> {
         let executor = &mut *self.memory.executor;
         let mut outputs = self.poison.clone();
         for (buffer, poison) in self.outputs.iter().zip(&outputs) {

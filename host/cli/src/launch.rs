@@ -2,34 +2,15 @@
 
 use contract::backward::plan::BackwardPlan;
 use contract::backward::variants::BackwardVariant;
-use contract::config::{Scores, Sequence};
 use contract::cost;
 use contract::gradient::Gradient;
 use contract::manifest::{ArgumentLayout, Entry};
 use contract::plan::Plan;
-use contract::problem::{Problem, Shape, Slopes};
+use contract::problem::Problem;
 use contract::refusal::Refusal;
-use contract::view::Layout;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::score_mod::{BiasForm, ScoreModForm};
-
-/// A problem of `shape` that `entry` computes, with its element type and mask. If it supports score modifications: with
-/// ALiBi slopes and, unless its sequences are packed, a bias per head.
-///
-/// # Errors
-/// When no kernel accepts the shape.
-pub fn problem(entry: &Entry, shape: Shape, layout: Layout) -> Result<Problem> {
-    let problem = Problem::new(shape, entry.mask, layout)?.with_element(entry.element);
-    if entry.scores == Scores::Unmodified {
-        return Ok(problem);
-    }
-    let bias = (entry.sequence != Sequence::Packed).then_some(BiasForm::Hqk);
-    let padded_bias = entry.config.has_bias_tiles();
-    let score_mod = ScoreModForm { alibi: Some(Slopes::PerHead), bias, padded_bias, ..ScoreModForm::NONE };
-    Ok(problem.with_score_mod(score_mod.of(shape))?)
-}
 
 /// Plans the launch of `entry` for `problem` on `device`, with a workspace if it can use one.
 ///
@@ -97,7 +78,9 @@ fn refused(entry: &str, refusal: &Refusal) -> Error {
 mod tests {
     use super::*;
     use contract::config::Mask;
+    use contract::problem::Shape;
     use contract::variants::VARIANTS;
+    use contract::view::Layout;
 
     #[test]
     fn what_is_refused_begins_with_the_name_of_the_entry() {

@@ -19,6 +19,7 @@ pub mod files;
 pub mod forward;
 pub mod fuzz;
 pub mod host_memory;
+pub mod kernel;
 pub mod launch;
 pub mod ncu;
 pub mod npy;

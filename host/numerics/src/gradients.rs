@@ -1,13 +1,13 @@
-//! dQ, dK and dV in f64 with the bounds of their errors, and the comparison of a kernel's gradients with them.
+//! dQ, dK, dV and dBias in f64 with the bounds of their errors, and the comparison of a kernel's gradients with them.
 //!
-//! A row whose scores f32 does not resolve constrains neither its dQ nor the dK and dV of the keys that it attends to. A row with a NaN or an
+//! A row whose scores f32 does not resolve constrains neither its dQ and dBias nor the dK and dV of the keys that it attends to. A row with a NaN or an
 //! infinity constrains nothing of its sequence's keys: of a key that it does not attend to, 0 times an infinity is added, too.
 
 use std::ops::Range;
 
 use contract::gradient::Gradient;
 use contract::problem::Shape;
-use contract::refusal::Tensor;
+use contract::refusal::{Refusal, Tensor};
 use contract::view::View;
 use rayon::prelude::*;
 
@@ -16,11 +16,13 @@ use crate::check::tolerance::{F32_TRUNCATION, KEYS_PER_STEP, SCORE_ERROR, UnitSc
 use crate::check::{Comparison, Deviation, O_POISON, overwritten_elements};
 use crate::element::{Bits, Encoding};
 use crate::inputs::{Distribution, Inputs, Sequence, row_of, row_start};
-use crate::reference::{ElementReference, Reference, RowScores, dot, norm};
+use crate::reference::{Reference, RowScores, dot, norm};
 use crate::rows::Rows;
 
-/// The gradients, in the order of all arrays of them.
-pub const GRADIENTS: [Tensor; 3] = [Tensor::DQ, Tensor::DK, Tensor::DV];
+/// The gradients, in the order of all lists of them; dBias is only in those of gradients that have it.
+pub const GRADIENTS: [Tensor; 4] = [Tensor::DQ, Tensor::DK, Tensor::DV, Tensor::DBias];
+/// Those that every gradient has.
+const OF_ROWS: [Tensor; 3] = [Tensor::DQ, Tensor::DK, Tensor::DV];
 
 /// Seed of dO beside that of the inputs.
 const SEED_OF_D_O: u64 = 0x6f64;
@@ -48,19 +50,20 @@ struct Bounded {
     tolerance: f64,
 }
 
-/// dQ, dK and dV of a batch entry's head of K and V, and of the heads of Q that share it.
+/// dQ, dK and dV of a batch entry's head of K and V, and of the heads of Q that share it; all of dBias.
 struct Head<'a> {
     dq: &'a mut [Bounded],
     dk: &'a mut [Bounded],
     dv: &'a mut [Bounded],
+    d_bias: &'a mut [Bounded],
 }
 
 /// Result of comparing the gradients of a launch with those in f64.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct GradientReport {
-    /// Comparisons of dQ, dK and dV.
-    pub comparisons: [Comparison; 3],
-    /// Elements before and between the rows of dQ, dK and dV, and of rows in no sequence, that the kernel overwrote.
+    /// Comparisons of [`GRADIENTS`].
+    pub comparisons: Vec<Comparison>,
+    /// Elements before and between the rows of the gradients, and of rows in no sequence, that the kernel overwrote.
     pub overwritten_gaps: u64,
 }
 
@@ -73,18 +76,23 @@ impl GradientReport {
 
 impl GradientInputs {
     /// The gradient of `inputs`, of `distribution`, with standard normal dO. The gradients are laid out like their tensors, or contiguous where rows
-    /// of these overlap. Rows of O and LSE in no sequence are NaN. Calls `progress` with the number of rows of O just finished, from several threads.
+    /// of these overlap; dBias, if it is asked for, is laid out like the bias. Rows of O and LSE in no sequence are NaN. Calls `progress` with the number of rows of O just finished, from several threads.
     ///
     /// # Errors
-    /// [`crate::Invalid`] when dO is larger than host memory can address.
+    /// [`crate::Invalid`] when dO is larger than host memory can address, or there is no bias that dBias could be of.
     pub fn generate(
         inputs: Inputs,
         distribution: Distribution,
         seed: u64,
+        with_d_bias: bool,
         progress: impl Fn(u64) + Sync,
     ) -> Result<Self> {
         let problem = *inputs.problem();
         let gradient = Gradient::new(problem).or_else(|_| Gradient::contiguous(problem))?;
+        let gradient = match with_d_bias {
+            true => gradient.with_bias(problem.score_mod().bias.ok_or(Refusal::NoBias)?)?,
+            false => gradient,
+        };
         let forward = Reference::compute(&inputs, progress);
         let element = inputs.element();
         let columns = inputs.columns();
@@ -128,27 +136,36 @@ impl GradientInputs {
         &self.d_o
     }
 
-    /// Storages of dQ, dK and dV that hold [`O_POISON`], as before a launch.
-    pub fn poisoned(&self) -> [Vec<Bits>; 3] {
-        GRADIENTS.map(|tensor| vec![O_POISON; elements(&self.gradient, tensor)])
+    /// Storages of the gradients that hold [`O_POISON`], as before a launch.
+    pub fn poisoned(&self) -> Vec<Vec<Bits>> {
+        let of_rows = OF_ROWS.iter().map(|tensor| elements(&self.gradient, *tensor));
+        let of_bias = self.gradient.bias_extent().map(|elements| elements as usize);
+        of_rows.chain(of_bias).map(|elements| vec![O_POISON; elements]).collect()
     }
 
-    /// Compares `outputs`, storages of dQ, dK and dV that held [`O_POISON`] before the launch, with the gradients in f64. Calls `progress` with the number
+    /// Compares `outputs`, storages of the gradients that held [`O_POISON`] before the launch, with the gradients in f64. Calls `progress` with the number
     /// of rows of Q just finished, from several threads.
     ///
     /// # Panics
     /// When a storage is shorter than its view says.
-    pub fn check(&self, outputs: &[Vec<Bits>; 3], progress: impl Fn(u64) + Sync) -> GradientReport {
-        let expected = self.compute(progress);
+    pub fn check(&self, outputs: &[Vec<Bits>], progress: impl Fn(u64) + Sync) -> GradientReport {
         let mut overwritten_gaps = 0;
-        let comparisons = [0, 1, 2].map(|index| {
-            let (tensor, output) = (GRADIENTS[index], &outputs[index]);
-            let (shape, view) = (self.gradient.shape_of(tensor), self.gradient.view_of(tensor).expect("it has rows"));
-            let is_written = self.rows_in_sequences(tensor);
+        let gradients = GRADIENTS.into_iter().zip(self.compute(progress)).zip(outputs);
+        let compare = |((tensor, expected), output): ((Tensor, Rows<Bounded>), &Vec<Bits>)| {
+            let (shape, view) = self.layout_of(tensor);
+            let is_written = self.written_rows(tensor);
             overwritten_gaps += overwritten_elements(output, view, shape, &is_written);
-            self.compare((shape, view), &expected[index], output, &is_written)
-        });
-        GradientReport { comparisons, overwritten_gaps }
+            self.compare((shape, view), &expected, output, &is_written)
+        };
+        GradientReport { comparisons: gradients.map(compare).collect(), overwritten_gaps }
+    }
+
+    /// The elements of a gradient that are stored, and where: of dBias those that nothing shares, with keys for columns.
+    fn layout_of(&self, tensor: Tensor) -> (Shape, View) {
+        match (tensor, self.gradient.bias(), self.gradient.bias_shape()) {
+            (Tensor::DBias, Some(strides), Some(shape)) => (shape, View::new(strides)),
+            _ => (self.gradient.shape_of(tensor), self.gradient.view_of(tensor).expect("it has rows")),
+        }
     }
 
     /// Compares the rows of a gradient that are written.
@@ -189,9 +206,12 @@ impl GradientInputs {
         }
     }
 
-    /// Whether each row of a head is one of a sequence.
-    fn rows_in_sequences(&self, tensor: Tensor) -> Vec<bool> {
-        let mut rows = vec![false; self.gradient.shape_of(tensor).sequence as usize];
+    /// Whether each row of a head is written: of dBias all are, of others those of a sequence.
+    fn written_rows(&self, tensor: Tensor) -> Vec<bool> {
+        let mut rows = vec![tensor == Tensor::DBias; self.layout_of(tensor).0.sequence as usize];
+        if tensor == Tensor::DBias {
+            return rows;
+        }
         for sequence in self.inputs.sequences() {
             let own = if tensor == Tensor::DQ { sequence.rows } else { sequence.keys };
             rows[own.start as usize..own.end as usize].fill(true);
@@ -199,31 +219,43 @@ impl GradientInputs {
         rows
     }
 
-    /// dQ, dK and dV, contiguous `[B,H,S,D]`.
-    fn compute(&self, progress: impl Fn(u64) + Sync) -> [Rows<Bounded>; 3] {
+    /// The gradients, contiguous.
+    fn compute(&self, progress: impl Fn(u64) + Sync) -> Vec<Rows<Bounded>> {
         let columns = self.inputs.columns();
         let shape = self.inputs.problem().shape();
-        let mut gradients = GRADIENTS.map(|tensor| {
-            let rows = self.gradient.shape_of(tensor).rows() as usize;
-            Rows::filled(rows, columns, |_, _| Bounded::default())
-        });
+        let zeros = |shape: Shape| vec![Bounded::default(); shape.rows() as usize * shape.head_dim as usize];
+        let mut gradients = OF_ROWS.map(|tensor| Rows::new(columns, zeros(self.gradient.shape_of(tensor))));
         let [dq, dk, dv] = &mut gradients;
         let of_queries = shape.group() as usize * shape.sequence as usize * columns;
         let of_keys = shape.kv_sequence as usize * columns;
         let heads = dk.values_mut().par_chunks_mut(of_keys).zip(dv.values_mut().par_chunks_mut(of_keys));
         let heads = dq.values_mut().par_chunks_mut(of_queries).zip(heads).enumerate();
-        heads.for_each(|(index, (dq, (dk, dv)))| {
+        let none_of_bias = || self.gradient.bias_shape().map_or(Vec::new(), zeros);
+        let of_heads = heads.fold(none_of_bias, |mut d_bias, (index, (dq, (dk, dv)))| {
             let (batch, kv_head) = (index as u32 / shape.kv_heads, index as u32 % shape.kv_heads);
-            let mut head = Head { dq, dk, dv };
+            let mut head = Head { dq, dk, dv, d_bias: &mut d_bias };
             for (number, sequence) in (0..).zip(self.inputs.sequences()) {
                 self.add_sequence(&mut head, [batch, kv_head, number], &sequence, &progress);
             }
-            let element = self.inputs.element();
-            for one in head.dq.iter_mut().chain(head.dk).chain(head.dv) {
-                one.tolerance += element.rounding() * one.value.abs() + element.smallest_rounding();
-            }
+            head.dq.iter_mut().chain(head.dk).chain(head.dv).for_each(|one| self.round(one));
+            d_bias
         });
-        gradients
+        let mut d_bias = of_heads.reduce(none_of_bias, |mut sum, other| {
+            for (sum, other) in sum.iter_mut().zip(other) {
+                sum.value += other.value;
+                sum.tolerance += other.tolerance;
+            }
+            sum
+        });
+        d_bias.iter_mut().for_each(|one| self.round(one));
+        let d_bias = self.gradient.bias_shape().map(|shape| Rows::new(shape.head_dim as usize, d_bias));
+        gradients.into_iter().chain(d_bias).collect()
+    }
+
+    /// Adds the error of rounding to an element.
+    fn round(&self, one: &mut Bounded) {
+        let element = self.inputs.element();
+        one.tolerance += element.rounding() * one.value.abs() + element.smallest_rounding();
     }
 
     /// Adds the gradients of a sequence's scores.
@@ -241,6 +273,7 @@ impl GradientInputs {
             Rows::new(inputs.columns(), values.collect())
         });
         let norms: Vec<f64> = v.iter().map(norm).collect();
+        let terms_of_bias = self.gradient.bias_shape().map_or(0.0, |own| shape.rows() as f64 / own.rows() as f64);
         let first_position =
             inputs.problem().alignment().first_position(sequence.rows.len() as u32, sequence.keys.len() as u32);
         for of_group in 0..shape.group() {
@@ -250,17 +283,33 @@ impl GradientInputs {
                 let slope = inputs.slope(batch + number, of_q);
                 let of_row = RowScores::new(inputs, (batch, of_q), slope, row, position);
                 let query = Query::new(self, [batch, of_q, row], &of_row, [&k, &v], &norms);
+                let of_bias = self.row_of_bias(batch, of_q, row);
                 let (row, first_key) = ((of_group * shape.sequence + row) as usize, sequence.keys.start as usize);
+                let of_bias = of_bias.map(|row| &mut head.d_bias[row]);
                 match query.attended() {
-                    Some(keys) if query.is_resolved => query.add(head, row, first_key + keys.start),
+                    Some(keys) if query.is_resolved => {
+                        of_bias.into_iter().for_each(|row| query.add_to_bias(&mut row[keys.clone()], terms_of_bias));
+                        query.add(head, row, first_key + keys.start);
+                    }
                     keys => {
                         let keys = keys.unwrap_or(0..sequence.keys.len());
+                        let row_of_bias = of_bias.into_iter().flat_map(|row| &mut row[keys.clone()]);
+                        row_of_bias.for_each(|one| one.tolerance = f64::INFINITY);
                         head.leave_open(row, first_key + keys.start..first_key + keys.end, inputs.columns());
                     }
                 }
             }
             progress(sequence.rows.len() as u64);
         }
+    }
+
+    /// Where the elements of dBias are to which row `row` of Q adds, an element for each key.
+    fn row_of_bias(&self, batch: u32, head: u32, row: u32) -> Option<Range<usize>> {
+        let own = self.gradient.bias_shape()?;
+        let unless_shared = |index: u32, size: u32| if size == 1 { 0 } else { index as usize };
+        let head = unless_shared(batch, own.batch) * own.heads as usize + unless_shared(head, own.heads);
+        let first = (head * own.sequence as usize + unless_shared(row, own.sequence)) * own.head_dim as usize;
+        Some(first..first + own.head_dim as usize)
     }
 
     fn wide<'a>(&self, row: &'a [Bits]) -> impl Iterator<Item = f64> + use<'a> {
@@ -272,6 +321,9 @@ impl GradientInputs {
 /// What is known of a score.
 struct Score {
     p: f64,
+    /// dS before the derivative of the softcap, and the bound of its error.
+    uncapped: f64,
+    uncapped_error: f64,
     ds: f64,
     /// Bound of the error of dS, rounded, and of sums of products with it.
     ds_error: f64,
@@ -325,25 +377,28 @@ impl<'a> Query<'a> {
             ((scores_of.score(product, key) - known.lse).exp(), dot(&d_o, v), scores_of.cap_derivative(product))
         };
         let parts: Vec<_> = attended.clone().map(parts).collect();
-        let delta: f64 = parts.iter().map(|(p, dp, _)| p * dp).sum();
-        // Δ is the sum over dO ∘ O, with O rounded.
-        let size = |(d_o, o): (&f64, &ElementReference)| d_o.abs() * (rounding * o.value.abs() + smallest);
-        let o = of.forward.elements.of(index..index + 1).flatten();
-        let of_delta = d_o.iter().zip(o).map(size).sum::<f64>() * (1.0 + accumulation(columns) / rounding);
+        // Of O as it is stored, rounded: where the sum cancels, that decides dS.
+        let o: Vec<f64> = of.wide(row_of(&of.o, problem.views().o, columns, batch, head, row)).collect();
+        let delta = dot(&d_o, &o);
+        let of_delta = accumulation(columns) * d_o.iter().zip(&o).map(|(d_o, o)| (d_o * o).abs()).sum::<f64>();
         let d_o_norm = norm(&d_o);
         let score = |((p, dp, derivative), norm): (&(f64, f64, f64), &f64)| {
             let change = dp - delta;
-            let ds = p * change * derivative;
-            let of_change = accumulation(columns) * (d_o_norm * norm + delta.abs()) + of_delta;
+            let uncapped = p * change;
+            let ds = uncapped * derivative;
+            let of_change = accumulation(columns) * d_o_norm * norm + of_delta;
             // Some kernels round P before they compute dS of it.
             let of_p = p * (of_p + 4.0 * score_error + rounding) + smallest;
-            let of_product = of_p * change.abs() + (p + of_p) * of_change;
-            let ds_error = of_product + (rounding + accumulation(terms)) * ds.abs() + smallest;
-            Score { p: *p, ds, ds_error }
+            let uncapped_error = of_p * change.abs() + (p + of_p) * of_change;
+            let ds_error = uncapped_error + (rounding + accumulation(terms)) * ds.abs() + smallest;
+            Score { p: *p, uncapped, uncapped_error, ds, ds_error }
         };
-        let scores = parts.iter().zip(&norms[attended.clone()]).map(score).collect();
+        let scores: Vec<_> = parts.iter().zip(&norms[attended.clone()]).map(score).collect();
         let p_error = of_p + rounding + accumulation(terms);
-        let (scale, is_resolved) = (problem.scale(), !unresolvable(known));
+        // A probability that may be infinite makes gradients NaN.
+        let may_overflow = |score: &Score| score.ds.abs() + score.ds_error >= element.overflow();
+        let is_resolved = !unresolvable(known) && of_p < element.overflow() && !scores.iter().any(may_overflow);
+        let scale = problem.scale();
         let is_finite = !known.lse.is_nan() && q.iter().all(|one| one.is_finite());
         Self { q, d_o, k, first: attended.start, scores, scale, p_error, smallest, is_finite, is_resolved }
     }
@@ -351,6 +406,14 @@ impl<'a> Query<'a> {
     /// The keys that it attends to, of those of its sequence; `None` if it is not finite.
     fn attended(&self) -> Option<Range<usize>> {
         self.is_finite.then_some(self.first..self.first + self.scores.len())
+    }
+
+    /// Adds to the elements of dBias of the keys that it attends to, each of so many scores, in f32 one after another.
+    fn add_to_bias(&self, keys: &mut [Bounded], terms: f64) {
+        for (score, sum) in self.scores.iter().zip(keys) {
+            sum.value += score.uncapped;
+            sum.tolerance += score.uncapped_error + terms * F32_TRUNCATION * score.uncapped.abs();
+        }
     }
 
     /// Adds to row `row` of dQ, and to the keys of dK and dV from `first_key` on, which it attends to.
@@ -409,6 +472,8 @@ fn rows_of(Shape { batch, heads, sequence, .. }: Shape) -> impl Iterator<Item = 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reference::ElementReference;
+    use contract::args::Strides;
     use contract::config::{Element, Mask};
     use contract::problem::{Problem, ScoreMod, Slopes, Window};
     use contract::view::Layout;
@@ -417,16 +482,23 @@ mod tests {
         let shape = Shape { kv_heads: 2, kv_sequence: 9, ..Shape::new(2, 4, 7) }.with_head_dim(16);
         let plain = |mask| Problem::new(shape, mask, Layout::Bshd).unwrap();
         let window = plain(Mask::Full).with_window(Window { left: Some(1), right: Some(2) });
-        let changed = ScoreMod { softcap: Some(1.5), alibi: Some(Slopes::PerHead), ..ScoreMod::NONE };
-        vec![plain(Mask::Full), plain(Mask::Causal), window, plain(Mask::Full).with_score_mod(changed).unwrap()]
+        let slopes = ScoreMod { softcap: Some(1.5), alibi: Some(Slopes::PerHead), ..ScoreMod::NONE };
+        let changed = |change| plain(Mask::Causal).with_score_mod(change).unwrap();
+        let with_bias = |bias| changed(ScoreMod { bias: Some(bias), ..slopes });
+        // Nothing shares an element; batch entries and queries do.
+        let biases = [Strides { batch: 280, head: 70, row: 10 }, Strides { batch: 0, head: 12, row: 0 }];
+        let mut problems = vec![plain(Mask::Full), plain(Mask::Causal), window, changed(slopes)];
+        problems.extend(biases.map(with_bias));
+        problems
     }
 
     fn generated(problem: Problem) -> GradientInputs {
         let inputs = Inputs::generate(problem, Distribution::Normal, 3).unwrap();
-        GradientInputs::generate(inputs, Distribution::Normal, 3, |_| ()).unwrap()
+        let has_bias = problem.score_mod().bias.is_some();
+        GradientInputs::generate(inputs, Distribution::Normal, 3, has_bias, |_| ()).unwrap()
     }
 
-    /// Σ dO ∘ O, whose gradient dQ, dK and dV are.
+    /// Σ dO ∘ O, whose gradients they are.
     fn loss(of: &GradientInputs, inputs: &Inputs) -> f64 {
         let forward = Reference::compute(inputs, |_| ());
         let rows = rows_of(inputs.problem().shape()).zip(forward.elements.iter());
@@ -442,12 +514,12 @@ mod tests {
     fn gradients_are_the_slopes_of_the_loss() {
         for problem in problems() {
             let of = generated(problem);
-            let [dq, dk, dv] = of.compute(|_| ());
-            let storages = of.inputs.storages().map(|storage| storage.to_vec());
-            let views = problem.views();
-            for (tensor, (gradient, view)) in [(dq, views.q), (dk, views.k), (dv, views.v)].into_iter().enumerate() {
-                for (number, column) in [(0, 0), (5, 3), (17, 15)] {
-                    let shape = problem.shape().of([Tensor::Q, Tensor::K, Tensor::V][tensor]);
+            let rows = of.inputs.storages().map(|storage| storage.to_vec());
+            let storages: Vec<_> = rows.into_iter().chain(of.inputs.bias().map(|bias| bias.to_vec())).collect();
+            for (tensor, gradient) in of.compute(|_| ()).iter().enumerate() {
+                let (shape, view) = of.layout_of(GRADIENTS[tensor]);
+                for (number, column) in [(0, 0), (5, 3), (17, 8)] {
+                    let number = number % shape.rows() as usize;
                     let [batch, head, row] = rows_of(shape).nth(number).unwrap();
                     let at = row_start(view, batch, head, row) + column;
                     let value = Element::F16.decode(storages[tensor][at]);
@@ -455,14 +527,15 @@ mod tests {
                         let mut storages = storages.clone();
                         storages[tensor][at] = Element::F16.encode(value + step);
                         let x = Element::F16.decode(storages[tensor][at]);
-                        let [q, k, v] = storages;
+                        let mut storages = storages.into_iter();
+                        let [q, k, v] = [(); 3].map(|()| storages.next().unwrap());
                         let inputs = Inputs::new(problem, q, k, v).unwrap();
                         let slopes = of.inputs.slopes().map(std::sync::Arc::from);
-                        (x, loss(&of, &inputs.with_score_mod(None, slopes).unwrap()))
+                        (x, loss(&of, &inputs.with_score_mod(storages.next().map(Into::into), slopes).unwrap()))
                     };
                     let ((low, before), (high, after)) = (moved(-0.02), moved(0.02));
-                    let (slope, expected) =
-                        ((after - before) / (high - low), gradient.values()[number * 16 + column].value);
+                    let slope = (after - before) / (high - low);
+                    let expected = gradient.values()[number * gradient.columns() + column].value;
                     assert!((slope - expected).abs() < 2e-3, "{problem:?} {tensor} {number}: {slope}, not {expected}");
                 }
             }
@@ -475,19 +548,20 @@ mod tests {
             let of = generated(problem);
             let mut outputs = of.poisoned();
             for ((tensor, values), output) in GRADIENTS.into_iter().zip(of.compute(|_| ())).zip(&mut outputs) {
-                let view = of.gradient.view_of(tensor).unwrap();
-                for ([batch, head, row], values) in rows_of(of.gradient.shape_of(tensor)).zip(values.iter()) {
+                let (shape, view) = of.layout_of(tensor);
+                for ([batch, head, row], values) in rows_of(shape).zip(values.iter()) {
                     let start = row_start(view, batch, head, row);
                     (start..).zip(values).for_each(|(at, one)| output[at] = Element::F16.encode(one.value));
                 }
             }
-            let wrong = |outputs: &_| of.check(outputs, |_| ()).comparisons.map(|one: Comparison| one.wrong);
-            assert_eq!(wrong(&outputs), [0; 3], "{problem:?}");
+            let wrong =
+                |outputs: &[_]| -> u64 { of.check(outputs, |_| ()).comparisons.iter().map(|one| one.wrong).sum() };
+            assert_eq!(wrong(&outputs), 0, "{problem:?}");
             assert_eq!(of.check(&outputs, |_| ()).overwritten_gaps, 0);
             for (tensor, output) in (0..).zip(&outputs) {
                 let mut others = outputs.clone();
                 others[tensor][20] = Element::F16.encode(Element::F16.decode(output[20]) + 0.02);
-                assert_eq!(wrong(&others).iter().sum::<u64>(), 1, "{problem:?} {tensor}");
+                assert_eq!(wrong(&others), 1, "{problem:?} {tensor}");
                 others[tensor][20] = O_POISON;
                 assert_eq!(of.check(&others, |_| ()).comparisons[tensor].unwritten, 1, "{problem:?} {tensor}");
             }

@@ -260,7 +260,7 @@ fn execute(
         ptx: record::Ptx::new(folder, choice.module),
         problem: record::Problem::new(inputs, options.layout, options.score_mod.form()),
         launch: forward.launch().into(),
-        check: (!options.no_check).then(|| Check::Forward(compare(inputs, &outcome.outputs, &source))),
+        check: (!options.no_check).then(|| Check::Forward(Box::new(compare(inputs, &outcome.outputs, &source)))),
         source,
         changed_inputs: outcome.changed_inputs,
         damaged_guards: outcome.damaged_guards,

@@ -10,12 +10,15 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use crate::backward::Backward;
 use crate::document;
 use crate::error::{Error, Result};
 use crate::executor::sim::{self, SimExecutor};
 use crate::executor::{DeviceChoice, open};
 use crate::forward::Forward;
+use crate::gradients::GradientInputs;
 use crate::inputs::{Distribution, Inputs};
+use crate::kernel::Kernel;
 use contract::config::Mask;
 use contract::view::Layout;
 
@@ -45,7 +48,7 @@ pub struct Options {
     /// Only this order of dimensions [default: both]
     #[arg(long, value_parser = layout_parser())]
     layout: Option<Layout>,
-    /// Only with (true) or without (false) LSE [default: both]
+    /// Only with (true) or without (false) LSE, which gradients always have [default: both]
     #[arg(long, value_name = "BOOL")]
     lse: Option<bool>,
     /// Batch size B
@@ -205,6 +208,14 @@ fn simulate(
     let mut executor = SimExecutor::with_options(architecture, options)?;
     let inputs = Inputs::generate(case.problem, Distribution::Normal, 0)?;
     let inputs = case.lengths.iter().try_fold(inputs, |inputs, lengths| inputs.packed(lengths))?;
-    let mut forward = Forward::prepare(&mut executor, variant.module, variant.entry, &inputs, case.with_lse)?;
-    Ok(forward.execute()?.execution.findings)
+    let execution = match variant.kernel {
+        Kernel::Forward(entry) => {
+            Forward::prepare(&mut executor, variant.module, entry, &inputs, case.with_lse)?.execute()?.execution
+        }
+        Kernel::Backward(gradients) => {
+            let inputs = GradientInputs::generate(inputs, Distribution::Normal, 0, gradients.computes_d_bias, |_| ())?;
+            Backward::prepare(&mut executor, variant.module, gradients, &inputs)?.execute()?.execution
+        }
+    };
+    Ok(execution.findings)
 }

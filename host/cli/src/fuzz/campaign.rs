@@ -9,7 +9,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::case::{Case, Target, View};
+use super::case::{Case, Computes, Target, View};
 use crate::error::{Error, Result};
 use crate::inputs::{Distribution, Lengths};
 use crate::score_mod::{BiasForm, ScoreModForm};
@@ -129,7 +129,7 @@ impl Campaign {
         let shape = target.fitted(shape);
         let distributions = <Distribution as clap::ValueEnum>::value_variants().iter();
         // Gradients of infinities are not specified.
-        let distributions = distributions.filter(|one| !target.is_backward || one.is_finite());
+        let distributions = distributions.filter(|one| target.computes == Computes::Outputs || one.is_finite());
         let distributions: Vec<_> = distributions.copied().collect();
         let scale = draw_scale(random);
         let mut views = draw_views(random);
@@ -320,7 +320,8 @@ fn draw_score_mod(random: &mut ChaCha8Rng, target: &Target) -> ScoreModForm {
     let softcap = random.random_bool(0.25).then(|| *caps.choose(random).expect("there are caps"));
     let per_batch = random.random();
     let slopes = if per_batch { Slopes::PerBatchAndHead } else { Slopes::PerHead };
-    let bias = (!is_packed && random.random()).then(|| *BiasForm::ALL.choose(random).expect("there are forms"));
+    let has_bias = target.needs_bias() || !is_packed && random.random();
+    let bias = has_bias.then(|| *BiasForm::ALL.choose(random).expect("there are forms"));
     let alibi = (random.random_bool(0.25) || softcap.is_none() && bias.is_none()).then_some(slopes);
     let padded_bias = bias.is_some() && (target.needs_aligned_bias || random.random_bool(0.25));
     ScoreModForm { softcap, alibi, bias, padded_bias }

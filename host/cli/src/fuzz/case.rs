@@ -89,6 +89,17 @@ impl View {
     }
 }
 
+/// What a kernel computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Computes {
+    /// O and LSE.
+    Outputs,
+    /// dQ, dK and dV.
+    Gradients,
+    /// dQ, dK, dV and dBias.
+    GradientsAndDBias,
+}
+
 /// The kernel to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -108,13 +119,18 @@ pub struct Target {
     pub shared_heads: bool,
     /// Whether rows of a bias must be apart by multiples of 16 bytes.
     pub needs_aligned_bias: bool,
-    /// Whether it computes dQ, dK and dV, not O and LSE.
-    pub is_backward: bool,
+    /// What it computes.
+    pub computes: Computes,
     /// The most query rows of the heads that share a head of K and V, and the most keys.
     pub most_rows: [u32; 2],
 }
 
 impl Target {
+    /// Whether it computes problems with a bias alone.
+    pub(super) fn needs_bias(&self) -> bool {
+        self.computes == Computes::GradientsAndDBias
+    }
+
     /// `shape` with so few rows that the kernel computes it, and without shared heads where it cannot be otherwise.
     pub(super) fn fitted(&self, shape: Shape) -> Shape {
         let [queries, keys] = self.most_rows;
@@ -137,7 +153,7 @@ impl Target {
             head_dims: 64..=64,
             shared_heads: true,
             needs_aligned_bias: false,
-            is_backward: false,
+            computes: Computes::Outputs,
             most_rows: [u32::MAX; 2],
         }
     }
@@ -155,7 +171,7 @@ impl From<&BackwardVariant> for Target {
             head_dims: variant.head_dims(),
             shared_heads: !variant.uses_tensor_maps(),
             needs_aligned_bias: false,
-            is_backward: true,
+            computes: if variant.computes_d_bias { Computes::GradientsAndDBias } else { Computes::Gradients },
             most_rows: variant.most_rows(),
         }
     }
@@ -173,7 +189,7 @@ impl From<&Entry> for Target {
             head_dims: entry.variant().head_dims(),
             shared_heads: !entry.config.uses_tensor_maps(),
             needs_aligned_bias: entry.config.has_bias_tiles(),
-            is_backward: false,
+            computes: Computes::Outputs,
             most_rows: [u32::MAX; 2],
         }
     }

@@ -2,26 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use contract::backward::variants::BackwardVariant;
-use contract::manifest::Entry;
-
 use super::case::Target;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::launch::{check_backward_fits, check_fits};
+use crate::kernel::Kernel;
 use crate::ptx_folder::PtxFolder;
 use crate::ptx_module::PtxModule;
 
-/// What a target runs.
-#[derive(Clone, Copy)]
-pub enum Kernel<'a> {
-    /// An entry that computes O and LSE.
-    Forward(&'a Entry),
-    /// One that computes dQ, dK and dV.
-    Backward(&'static BackwardVariant),
-}
-
-/// Entries by name, with their modules, sorted. Without those for dBias.
+/// Entries by name, with their modules, sorted.
 pub struct Kernels<'a>(BTreeMap<String, (Kernel<'a>, &'a PtxModule)>);
 
 impl<'a> Kernels<'a> {
@@ -30,10 +18,7 @@ impl<'a> Kernels<'a> {
     /// # Errors
     /// [`Error::Invalid`] when a name has no entry, or `device` can run none of them.
     pub fn select(folder: &'a PtxFolder, device: &Device, names: &[String]) -> Result<(Self, Vec<String>)> {
-        let forward = folder.entries().map(|(entry, module)| (Kernel::Forward(entry), module));
-        let backward = folder.gradients().filter(|(variant, _)| !variant.computes_d_bias);
-        let backward = backward.map(|(variant, module)| (Kernel::Backward(variant), module));
-        let all: Vec<_> = forward.chain(backward).collect();
+        let all: Vec<_> = Kernel::all(folder).collect();
         if let Some(unknown) = names.iter().find(|name| all.iter().all(|(kernel, _)| kernel.name() != **name)) {
             let known: Vec<_> = all.iter().map(|(kernel, _)| kernel.name()).collect();
             return Err(Error::Invalid(format!("there is no variant {unknown}; there are: {}", known.join(", "))));
@@ -55,7 +40,7 @@ impl<'a> Kernels<'a> {
 
     /// The kernels as targets of a campaign.
     pub fn targets(&self) -> Vec<Target> {
-        self.0.values().map(|(kernel, _)| kernel.target()).collect()
+        self.0.values().map(|(kernel, _)| Target::from(*kernel)).collect()
     }
 
     /// The kernel of `target`, one of [`Self::targets`], and its module.
@@ -64,25 +49,11 @@ impl<'a> Kernels<'a> {
     }
 }
 
-impl Kernel<'_> {
-    fn name(&self) -> &str {
-        match self {
-            Self::Forward(entry) => &entry.name,
-            Self::Backward(variant) => variant.entry,
-        }
-    }
-
-    fn target(&self) -> Target {
-        match self {
-            Self::Forward(entry) => Target::from(*entry),
-            Self::Backward(variant) => Target::from(*variant),
-        }
-    }
-
-    fn check_fits(&self, device: &Device) -> Result<()> {
-        match self {
-            Self::Forward(entry) => check_fits(entry, device),
-            Self::Backward(variant) => check_backward_fits(variant, device),
+impl From<Kernel<'_>> for Target {
+    fn from(kernel: Kernel<'_>) -> Self {
+        match kernel {
+            Kernel::Forward(entry) => Self::from(entry),
+            Kernel::Backward(variant) => Self::from(variant),
         }
     }
 }

@@ -142,7 +142,8 @@ fn simpler_head_dims(case: &Case) -> Vec<u32> {
     [DEFAULT_HEAD_DIM].into_iter().chain(fewer).filter(|simpler| case.target.head_dims.contains(simpler)).collect()
 }
 
-/// One modification less, or one shared by all batch entries; at least one remains, since the kernel requires it.
+/// One modification less, or one shared by all batch entries; at least one remains, since the kernel requires it, and a bias where it computes
+/// dBias.
 fn simpler_score_mods(case: &Case) -> Vec<ScoreModForm> {
     let ScoreModForm { softcap, alibi, bias, .. } = case.score_mod;
     let simpler = [
@@ -153,8 +154,8 @@ fn simpler_score_mods(case: &Case) -> Vec<ScoreModForm> {
         ScoreModForm { alibi: alibi.map(|_| Slopes::PerHead), ..case.score_mod },
         ScoreModForm { bias: bias.map(|_| BiasForm::Qk), ..case.score_mod },
     ];
-    let changes = |form: &ScoreModForm| *form != ScoreModForm::default();
-    simpler.into_iter().filter(changes).collect()
+    let is_enough = |form: &ScoreModForm| !form.is_none() && (form.bias.is_some() || !case.target.needs_bias());
+    simpler.into_iter().filter(is_enough).collect()
 }
 
 fn simpler_distributions(distribution: Distribution) -> Vec<Distribution> {

@@ -7,13 +7,13 @@ use contract::manifest::Entry;
 use serde::Serialize;
 
 use super::case::Case;
-use super::kernels::Kernel;
 use crate::backward::Backward;
 use crate::check::{self, Comparison, Deviation, Severities, UnitScaleBounds};
 use crate::error::{Error, Result};
 use crate::executor::{Executor, GuardDamage, Outcome};
 use crate::forward::Forward;
 use crate::gradients::{GRADIENTS, GradientInputs};
+use crate::kernel::Kernel;
 use crate::ptx_module::PtxModule;
 use crate::reference::Reference;
 
@@ -166,7 +166,8 @@ impl Trial {
         variant: &'static BackwardVariant,
         case: &Case,
     ) -> Result<Self> {
-        let inputs = GradientInputs::generate(case.inputs()?, case.distribution, case.seed, |_| ())?;
+        let inputs =
+            GradientInputs::generate(case.inputs()?, case.distribution, case.seed, variant.computes_d_bias, |_| ())?;
         let mut backward = Backward::prepare(executor, module, variant, &inputs)?;
         let outcome = match backward.execute() {
             Err(error @ Error::Cuda { .. }) => return Ok(Self::faulted(&error)),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use cli::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
 use cli::forward::Forward;
 use cli::inputs::{Distribution, Inputs};
-use cli::launch::problem;
+use cli::kernel::Kernel;
 use cli::ptx_module::PtxModule;
 use comfy_table::{Table, presets};
 use contract::config::{Element, Mask, Scores, Sequence};
@@ -117,7 +117,7 @@ fn measure((entry, module): (&Entry, &PtxModule)) -> Vec<Case> {
 /// no block restarts its softmax, which standard normal inputs never cause.
 fn count(entry: &Entry, module: &PtxModule, sequence: u32) -> ptx_sim::Counters {
     let shape = Shape::new(1, 1, sequence).with_head_dim(entry.config.columns());
-    let problem = problem(entry, shape, Layout::Bhsd).unwrap_or_else(|error| panic!("{error}"));
+    let problem = Kernel::Forward(entry).problem(shape, Layout::Bhsd).unwrap_or_else(|error| panic!("{error}"));
     let inputs = Inputs::generate(problem, Distribution::Normal, 512).and_then(|inputs| match entry.sequence {
         Sequence::Packed => inputs.packed(&[sequence]),
         Sequence::Exact(_) | Sequence::Any => Ok(inputs),

@@ -8,7 +8,7 @@ use contract::args::{ForwardArgs, Strides};
 
 use crate::command_line::{fa512, misaligned_lse};
 use crate::program::{output, refusal, text};
-use crate::support::part_of_ptx;
+use crate::support::{entry_for_gradients, part_of_ptx};
 
 const VARIANT: &str = "fa512_sm80_any_full_128x64";
 
@@ -109,6 +109,22 @@ fn a_wrong_sum_shrinks_to_one_row_of_one_head() {
     }
     let repeated = repeat(&simplest["command"]);
     assert_eq!(repeated["check"]["output"]["wrong"], simplest["failures"][0]["elements"]);
+}
+
+#[test]
+fn a_wrong_gradient_shrinks_to_one_row_with_the_bias_that_it_needs() {
+    const GRADIENTS: &str = "fa512_sm80_backward_dbias";
+    let folder = entry_for_gradients(GRADIENTS, |ptx| ptx.replace("ex2.approx.ftz.f32", "sqrt.approx.ftz.f32"));
+    let mut command = fa512(&["fuzz", "--device", "sim", "--max-pairs", "5000", "--cases", "3", "--json", "--ptx"]);
+    let record = json(&output(command.arg(folder.path()), 1).stdout);
+    let simplest = &record["failed"][0]["simplest"];
+    let command = simplest["command"].as_str().expect("a command");
+    for expected in [GRADIENTS, "--batch 1 --heads 1 --seq 1 ", "--bias=qk"] {
+        assert!(command.contains(expected), "{expected} is missing: {command}");
+    }
+    let comparisons = &repeat(&simplest["command"])["check"]["comparisons"];
+    assert_eq!(comparisons.as_array().map(Vec::len), Some(4), "{comparisons}");
+    assert!(comparisons[2]["wrong"].as_u64() > Some(0), "dV is that of another probability: {comparisons}");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use cli::element::{Bits, Encoding};
 use cli::executor::{DeviceChoice, open, sim};
 use cli::forward::Forward;
 use cli::inputs::{self, Distribution, Inputs};
-use cli::launch::{plan, problem};
+use cli::kernel::Kernel;
+use cli::launch::plan;
 use cli::ptx_module::PtxModule;
 use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
@@ -63,7 +64,7 @@ fn run(entry: &Entry, module: &PtxModule, arrays: &Arrays<'_>) -> (Vec<FindingCl
     let columns = entry.config.columns();
     let [rows, kv_rows] = arrays.rows;
     let shape = Shape::new(1, 2, rows).with_kv_sequence(kv_rows).with_head_dim(columns);
-    let problem = problem(entry, shape, Layout::Bshd).unwrap().packed(arrays.packing).unwrap();
+    let problem = Kernel::Forward(entry).problem(shape, Layout::Bshd).unwrap().packed(arrays.packing).unwrap();
     let problem = if entry.mask == Mask::Window { problem.aligned(Alignment::BottomRight) } else { problem };
     executor.load(module).unwrap();
     let ones = |rows: u32| vec![entry.element.encode(1.0); rows as usize * 2 * columns as usize];
@@ -339,7 +340,7 @@ fn assert_apart(entry: &Entry, module: &PtxModule, lengths: &inputs::Lengths, ow
     };
     let columns = entry.config.columns();
     let shape = Shape::new(1, 2, rows).with_kv_sequence(kv_rows).with_head_dim(columns);
-    let problem = problem(entry, shape, Layout::Bhsd).unwrap();
+    let problem = Kernel::Forward(entry).problem(shape, Layout::Bhsd).unwrap();
     let inputs = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
     let outputs = |inputs: Inputs| {
         let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cli::executor::sim::{self, SimExecutor};
 use cli::forward::Forward;
 use cli::inputs::{Distribution, Inputs, Lengths};
-use cli::launch::problem;
+use cli::kernel::Kernel;
 use cli::ptx_module::PtxModule;
 use contract::args::ForwardArgs;
 use contract::config::{Element, Mask, Sequence, WARPGROUP_ROWS};
@@ -112,7 +112,7 @@ fn assert_dealt_as_told(sizes: &Sizes, multiprocessors: u32) {
     let mut told = 0;
     for (entry, module) in sorted_entries() {
         let shape = Shape::new(1, 2, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
-        let problem = problem(entry, shape, Layout::Bshd).unwrap();
+        let problem = Kernel::Forward(entry).problem(shape, Layout::Bshd).unwrap();
         let inputs = Inputs::generate(problem, Distribution::Normal, 8).unwrap().with_lengths(&lengths).unwrap();
         // Other tests look for races.
         let options = Options { box_loads: true, races: false, ..SimExecutor::default_options() };

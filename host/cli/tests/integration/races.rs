@@ -7,7 +7,7 @@ use std::thread;
 use cli::executor::sim::{self, SimExecutor};
 use cli::forward::Forward;
 use cli::inputs::{Distribution, Inputs};
-use cli::launch::problem;
+use cli::kernel::Kernel;
 use cli::ptx_module::PtxModule;
 use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
@@ -81,7 +81,7 @@ fn inputs(entry: &Entry) -> [Inputs; 3] {
     const SINGLE_ROWS: u32 = 40;
     let generate_of = |shape: Shape| {
         let shape = shape.with_head_dim(entry.config.columns());
-        let problem = problem(entry, shape, Layout::Bhsd).unwrap();
+        let problem = Kernel::Forward(entry).problem(shape, Layout::Bhsd).unwrap();
         let [normal, far_apart] = [Distribution::Normal, Distribution::LargeLogits]
             .map(|distribution| Inputs::generate(problem, distribution, 1).unwrap());
         let begins_again = with_large_later_keys(&normal);
@@ -129,9 +129,9 @@ fn in_parts(entry: &Entry) -> Option<Inputs> {
     let keys = 12 * entry.config.block_n() + 2;
     let rows = if entry.mask == Mask::Full { 20 } else { keys };
     let shape = Shape::new(1, 1, rows).with_kv_sequence(keys).with_head_dim(entry.config.columns());
-    entry
-        .leaves_parts
-        .then(|| Inputs::generate(problem(entry, shape, Layout::Bhsd).unwrap(), Distribution::Normal, 1).unwrap())
+    entry.leaves_parts.then(|| {
+        Inputs::generate(Kernel::Forward(entry).problem(shape, Layout::Bhsd).unwrap(), Distribution::Normal, 1).unwrap()
+    })
 }
 
 /// Several items for every block of one multiprocessor, if `entry` has blocks with more than one: a strip ends otherwise before another
@@ -140,7 +140,7 @@ fn of_several_items(entry: &Entry) -> Option<Inputs> {
     let items = 3 * entry.config.min_blocks();
     let generate = |shape: Shape| {
         let shape = shape.with_head_dim(entry.config.columns());
-        Inputs::generate(problem(entry, shape, Layout::Bhsd).unwrap(), Distribution::Normal, 1).unwrap()
+        Inputs::generate(Kernel::Forward(entry).problem(shape, Layout::Bhsd).unwrap(), Distribution::Normal, 1).unwrap()
     };
     match entry.sequence {
         _ if entry.config.grid() != Grid::Persistent => None,

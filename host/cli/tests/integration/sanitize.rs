@@ -2,6 +2,7 @@
 
 use crate::command_line::{edited_ptx, fa512, misaligned_lse};
 use crate::program::{output, refusal, text};
+use crate::support::entry_for_gradients;
 
 const VARIANT: &str = "fa512_sm80_any_full_128x64";
 
@@ -40,6 +41,24 @@ fn what_is_found_is_shown_once_with_the_first_case() {
     assert_eq!((&found["finding"]["class"], &found["first_case"]["with_lse"]), (&"misaligned".into(), &true.into()));
     // Without LSE the faulty store is not executed.
     self::output(sanitize(&["--lse", "false"]).arg("--ptx").arg(folder.path()), 0);
+}
+
+#[test]
+fn gradients_are_checked_too() {
+    const GRADIENTS: &str = "fa512_sm80_backward_dbias";
+    let run = |edit: fn(&str) -> String, exit_code| {
+        let folder = entry_for_gradients(GRADIENTS, edit);
+        text(&output(fa512(&["sanitize", "--seq", "1,33", "--ptx"]).arg(folder.path()), exit_code).stdout)
+    };
+    // Two lengths, two layouts, and LSE, which they read.
+    let table = run(str::to_owned, 0);
+    for expected in [GRADIENTS, "4 of 4", "nothing found"] {
+        assert!(table.contains(expected), "{expected} is missing:\n{table}");
+    }
+    let without_barriers =
+        |ptx: &str| ptx.lines().filter(|line| !line.contains("bar.sync")).map(|line| format!("{line}\n")).collect();
+    let table = run(without_barriers, 1);
+    assert!(table.contains("race") && table.contains("with LSE"), "{table}");
 }
 
 /// Waits until the process with this number listens for Ctrl-C, and sends it.

@@ -63,13 +63,28 @@ pub fn ptx_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule
 /// A PTX folder with the forward entries under test that `is_kept`, in modules changed by `edit`, and a manifest that matches. To read all
 /// entries takes a program longer than to run one.
 pub fn part_of_ptx(is_kept: impl Fn(&Entry) -> bool, edit: impl Fn(&str) -> String) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
     let mut manifest: Manifest = ptx().manifest().clone();
     manifest.modules.retain(|module| module.backward.is_empty());
+    manifest.modules.iter_mut().for_each(|module| module.entries.retain(&is_kept));
+    folder_of(manifest, edit)
+}
+
+/// A PTX folder with the entry for gradients of this name alone, changed by `edit`.
+pub fn entry_for_gradients(name: &str, edit: impl Fn(&str) -> String) -> TempDir {
+    let mut manifest: Manifest = ptx().manifest().clone();
+    manifest.modules.iter_mut().for_each(|module| module.backward.retain(|entry| entry.name == name));
+    manifest.modules.retain(|module| !module.backward.is_empty());
+    folder_of(manifest, edit)
+}
+
+/// A PTX folder with the entries of `manifest`, in modules changed by `edit`.
+fn folder_of(mut manifest: Manifest, edit: impl Fn(&str) -> String) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
     for module in &mut manifest.modules {
-        module.entries.retain(&is_kept);
+        let forward = module.entries.iter().map(|entry| entry.name.as_str());
+        let names: Vec<_> = forward.chain(module.backward.iter().map(|entry| entry.name.as_str())).collect();
         let whole = std::fs::read_to_string(ptx().path().join(&module.file)).unwrap();
-        let text = edit(&text_of(&whole, |name| module.entries.iter().any(|entry| entry.name == name)));
+        let text = edit(&text_of(&whole, |name| names.contains(&name)));
         module.sha256 = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
         std::fs::write(folder.path().join(&module.file), text).unwrap();
     }

@@ -26,7 +26,7 @@ pub fn named<'a>(folder: &'a PtxFolder, name: &str) -> Option<Named<'a>> {
     folder.gradients().find(|(variant, _)| variant.entry == name)
 }
 
-/// Launches once, with O and LSE of the reference and standard normal dO, and checks dQ, dK and dV and side effects.
+/// Launches once, with O and LSE of the reference and standard normal dO, and checks the gradients and side effects.
 ///
 /// # Errors
 /// When inputs are from files or outputs go to files, and when the entry cannot run.
@@ -50,7 +50,8 @@ pub fn execute(
     let problem = record::Problem::new(&inputs, options.layout, options.score_mod.form());
     let rows = inputs.problem().shape().rows() as u64;
     let progress = Progress::new("computing O and LSE", rows);
-    let inputs = GradientInputs::generate(inputs, distribution, seed, |rows| progress.advance(rows))?;
+    let inputs =
+        GradientInputs::generate(inputs, distribution, seed, variant.computes_d_bias, |rows| progress.advance(rows))?;
     drop(progress);
     let device = opened.executor.device().clone();
     let mut backward = Backward::prepare(opened.executor.as_mut(), module, variant, &inputs)?;

@@ -77,8 +77,8 @@ impl Record {
 #[serde(untagged)]
 pub enum Check {
     /// Of O and LSE.
-    Forward(check::Report),
-    /// Of dQ, dK and dV.
+    Forward(Box<check::Report>),
+    /// Of gradients.
     Gradients(GradientReport),
 }
 

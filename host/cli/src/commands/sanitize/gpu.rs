@@ -38,7 +38,7 @@ impl ComputeSanitizer {
     pub fn execute(&self, variant: &VariantCases<'_>, case: &Case) -> Result<Vec<Finding>> {
         let mut found = Vec::new();
         for tool in TOOLS {
-            found.extend(findings(&self.output(tool, variant, case)?, &variant.entry.name)?);
+            found.extend(findings(&self.output(tool, variant, case)?, variant.kernel.name())?);
         }
         Ok(found)
     }
@@ -47,12 +47,13 @@ impl ComputeSanitizer {
     fn output(&self, tool: &str, variant: &VariantCases<'_>, case: &Case) -> Result<String> {
         let shape = case.problem.shape();
         let mut command = Command::new(&self.tool);
-        command.args(options(tool, variant.entry.config.mbarriers())).arg(&self.program);
+        command.args(options(tool, variant.kernel.mbarriers())).arg(&self.program);
         command.args(["run", "--device", "gpu", "--no-check", "--samples", "0", "--json"]);
-        command.arg("--ptx").arg(&self.ptx_folder).args(["--variant", &variant.entry.name]);
+        command.arg("--ptx").arg(&self.ptx_folder).args(["--variant", variant.kernel.name()]);
         command.args(["--mask", case.problem.mask().name(), "--layout", case.layout.name()]);
         command.args(["--type", case.problem.element().name()]);
         command.args(["--heads", &shape.heads.to_string(), "--head-dim", &shape.head_dim.to_string()]);
+        command.args(variant.kernel.score_mod().options());
         match &case.lengths {
             None => command.args(["--batch", &shape.batch.to_string(), "--seq", &shape.sequence.to_string()]),
             Some(lengths) => {

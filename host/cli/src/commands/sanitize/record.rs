@@ -75,7 +75,7 @@ impl VariantRecord {
     /// A variant before its first case.
     pub fn new(variant: &VariantCases<'_>) -> Self {
         Self {
-            variant: variant.entry.name.clone(),
+            variant: variant.kernel.name().to_owned(),
             planned_cases: variant.cases.len(),
             cases: 0,
             findings: Vec::new(),

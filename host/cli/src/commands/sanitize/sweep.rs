@@ -6,11 +6,10 @@ use std::fmt;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::host_memory;
-use crate::launch::{self, check_accepts, check_fits};
+use crate::kernel::Kernel;
 use crate::ptx_folder::PtxFolder;
 use crate::ptx_module::PtxModule;
 use contract::config::{Mask, Sequence};
-use contract::manifest::Entry;
 use contract::packing::Packing;
 use contract::problem::{Problem, Shape};
 use contract::view::Layout;
@@ -46,7 +45,7 @@ pub struct Case {
     pub lengths: Option<Vec<u32>>,
     /// Order of the dimensions.
     pub layout: Layout,
-    /// Whether LSE is requested.
+    /// Whether LSE is requested, or read.
     pub with_lse: bool,
 }
 
@@ -86,7 +85,7 @@ impl From<&Case> for CaseRecord {
 #[derive(Clone, Debug)]
 pub struct VariantCases<'a> {
     /// The entry.
-    pub entry: &'a Entry,
+    pub kernel: Kernel<'a>,
     /// The module it is in.
     pub module: &'a PtxModule,
     /// Its cases.
@@ -108,21 +107,21 @@ impl<'a> Sweep<'a> {
     /// # Errors
     /// When a variant does not exist, a problem is not accepted, or there is nothing to run.
     pub fn plan(folder: &'a PtxFolder, device: &Device, selection: &Selection<'_>) -> Result<Self> {
-        let names: Vec<&str> = folder.entries().map(|(entry, _)| entry.name.as_str()).collect();
+        let names: Vec<&str> = Kernel::all(folder).map(|(kernel, _)| kernel.name()).collect();
         if let Some(unknown) = selection.variants.iter().find(|name| !names.contains(&name.as_str())) {
             let message = format!("there is no variant {unknown}; there are: {}", names.join(", "));
             return Err(Error::Invalid(message));
         }
-        let selected = |entry: &Entry| {
-            (selection.variants.is_empty() || selection.variants.contains(&entry.name))
-                && selection.mask.is_none_or(|mask| mask == entry.mask)
+        let selected = |kernel: &Kernel<'_>| {
+            (selection.variants.is_empty() || selection.variants.iter().any(|name| name == kernel.name()))
+                && selection.mask.is_none_or(|mask| mask == kernel.mask())
         };
         let mut variants = Vec::new();
-        for (entry, module) in folder.entries().filter(|(entry, _)| selected(entry)) {
-            let unfit = check_fits(entry, device).err().map(|error| error.to_string());
-            let cases = if unfit.is_none() { cases(entry, selection)? } else { Vec::new() };
+        for (kernel, module) in Kernel::all(folder).filter(|(kernel, _)| selected(kernel)) {
+            let unfit = kernel.check_fits(device).err().map(|error| error.to_string());
+            let cases = if unfit.is_none() { cases(&kernel, device, selection)? } else { Vec::new() };
             if unfit.is_some() || !cases.is_empty() {
-                variants.push(VariantCases { entry, module, cases, unfit });
+                variants.push(VariantCases { kernel, module, cases, unfit });
             }
         }
         let sweep = Self { variants };
@@ -153,35 +152,36 @@ fn describe(selection: &Selection<'_>) -> String {
     }
 }
 
-/// The problems of `selection` that `entry` accepts.
-fn cases(entry: &Entry, selection: &Selection<'_>) -> Result<Vec<Case>> {
+/// The problems of `selection` that `kernel` accepts on `device`; gradients have an LSE to read.
+fn cases(kernel: &Kernel<'_>, device: &Device, selection: &Selection<'_>) -> Result<Vec<Case>> {
     let sequences = match selection.sequences {
-        [] => tile_edges(entry),
+        [] => tile_edges(kernel),
         lengths => lengths.iter().copied().collect(),
     };
     let mut cases = Vec::new();
     for sequence in sequences {
-        let (shape, lengths) = rows(entry, selection, sequence);
-        let shape = shape.with_head_dim(selection.head_dim.unwrap_or(entry.config.columns()));
+        let (shape, lengths) = rows(kernel, selection, sequence);
+        let shape = shape.with_head_dim(selection.head_dim.unwrap_or(kernel.columns()));
         for &layout in &selection.layouts {
-            let problem = launch::problem(entry, shape, layout)?;
+            let problem = kernel.problem(shape, layout)?;
             host_memory::check(&problem)?;
             let packed = |lengths: &Vec<u32>| Packing::new(lengths.len() as u32, sequence);
             let launched = lengths.as_ref().map_or(Ok(problem), |lengths| problem.packed(packed(lengths)))?;
-            if check_accepts(entry, &launched).is_ok() {
-                let case = |&with_lse| Case { problem, lengths: lengths.clone(), layout, with_lse };
-                cases.extend(selection.lse.iter().map(case));
+            if kernel.check_accepts(&launched, device).is_ok() {
+                let case = |&with_lse: &bool| Case { problem, lengths: lengths.clone(), layout, with_lse };
+                let is_possible = |with_lse: &&bool| **with_lse || matches!(kernel, Kernel::Forward(_));
+                cases.extend(selection.lse.iter().filter(is_possible).map(case));
             }
         }
     }
     Ok(cases)
 }
 
-/// The shape of a case, and sequence lengths if `entry` is for packed sequences: `sequence` for each batch entry, and
+/// The shape of a case, and sequence lengths if `kernel` is for packed sequences: `sequence` for each batch entry, and
 /// between them an empty sequence and one of a single row.
-fn rows(entry: &Entry, selection: &Selection<'_>, sequence: u32) -> (Shape, Option<Vec<u32>>) {
+fn rows(kernel: &Kernel<'_>, selection: &Selection<'_>, sequence: u32) -> (Shape, Option<Vec<u32>>) {
     let Selection { batch, heads, .. } = *selection;
-    if entry.sequence != Sequence::Packed {
+    if kernel.sequence() != Sequence::Packed {
         return (Shape::new(batch, heads, sequence), None);
     }
     let mut lengths = vec![sequence, 0, 1];
@@ -191,14 +191,14 @@ fn rows(entry: &Entry, selection: &Selection<'_>, sequence: u32) -> (Shape, Opti
 
 /// Lengths at which a kernel may fail: one row, one less and one more than a tile of queries or keys, and just enough
 /// steps for the pipeline to reuse its first stage.
-fn tile_edges(entry: &Entry) -> BTreeSet<u32> {
-    let config = entry.config;
-    match entry.sequence {
+fn tile_edges(kernel: &Kernel<'_>) -> BTreeSet<u32> {
+    let (tiles, stages) = kernel.tiles();
+    match kernel.sequence() {
         Sequence::Exact(length) => BTreeSet::from([length]),
         Sequence::Any | Sequence::Packed => {
             let around = |length: u32| [length - 1, length, length + 1];
-            let tiles = [config.block_m(), config.block_n()].into_iter().flat_map(around);
-            tiles.chain([1, config.block_n() * config.stages() + 1]).filter(|length| *length > 0).collect()
+            let step = tiles[1];
+            tiles.into_iter().flat_map(around).chain([1, step * stages + 1]).filter(|length| *length > 0).collect()
         }
     }
 }
@@ -206,18 +206,19 @@ fn tile_edges(entry: &Entry) -> BTreeSet<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contract::manifest::Entry;
     use contract::variants::VARIANTS;
 
     #[test]
     fn lengths_surround_every_tile_and_fill_the_pipeline() {
         let variant = VARIANTS.iter().find(|variant| variant.sequence == Sequence::Any).expect("there is one");
-        let edges = tile_edges(&variant.into());
+        let edges = tile_edges(&Kernel::Forward(&variant.into()));
         let config = variant.config;
         let (block_m, block_n) = (config.block_m(), config.block_n());
         for length in [1, block_m - 1, block_m, block_n + 1, config.stages() * block_n + 1] {
             assert!(edges.contains(&length), "{length} is missing: {edges:?}");
         }
         let exact = Entry { sequence: Sequence::Exact(512), ..variant.into() };
-        assert_eq!(tile_edges(&exact), BTreeSet::from([512]));
+        assert_eq!(tile_edges(&Kernel::Forward(&exact)), BTreeSet::from([512]));
     }
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use cli::check::UnitScaleBounds;
 use cli::executor::sim::MULTIPROCESSORS;
 use cli::inputs::{Distribution, Inputs, Lengths};
-use cli::launch;
+use cli::kernel::Kernel;
 use cli::score_mod::{BiasForm, ScoreModForm};
 use contract::args::Strides;
 use contract::config::{Mask, Scores, Sequence, WARPGROUP_ROWS};
@@ -444,7 +444,7 @@ fn with_rows_of(columns: u32, shape: Shape, entry: &Entry) -> Result<Problem> {
 /// The same in another layout. Rows whose elements are all the same have the scores that they have with 64 columns and the
 /// default scale, whatever their number.
 fn in_layout(layout: Layout, columns: u32, shape: Shape, entry: &Entry) -> Result<Problem> {
-    let problem = launch::problem(entry, shape.with_head_dim(columns), layout)?;
+    let problem = Kernel::Forward(entry).problem(shape.with_head_dim(columns), layout)?;
     Ok(problem.with_scale(8.0 / f64::from(columns))?)
 }
 

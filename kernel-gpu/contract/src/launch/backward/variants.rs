@@ -263,15 +263,19 @@ impl TmaTile {
         if self.sums_in_workspace() { self.own * NUMBER_BYTES } else { 0 }
     }
 
-    /// Dynamic shared memory of a block, bytes: own rows, stages, dQ and dS, and mbarriers: full and empty of each, and of the statistics of
-    /// each stage.
+    /// Mbarriers of a block: full and empty of own rows, stages and dS, those of the statistics of each stage, and of dQ.
+    pub const fn mbarriers(self) -> u32 {
+        2 * self.own + 3 * self.stages + 2 * self.d_s() + self.dq_barriers()
+    }
+
+    /// Dynamic shared memory of a block, bytes: own rows, stages, dQ and dS, and mbarriers.
     pub const fn shared_bytes(self) -> u32 {
-        self.own * (self.own_bytes() + 2 * MBARRIER_BYTES)
-            + self.stages * (self.stage_bytes() + self.statistics_bytes() + 3 * MBARRIER_BYTES)
+        self.own * self.own_bytes()
+            + self.stages * (self.stage_bytes() + self.statistics_bytes())
             + self.dq_bytes()
-            + self.dq_barriers() * MBARRIER_BYTES
-            + self.d_s() * (self.d_s_bytes() + 2 * MBARRIER_BYTES)
+            + self.d_s() * self.d_s_bytes()
             + self.number_bytes()
+            + self.mbarriers() * MBARRIER_BYTES
     }
 }
 
@@ -324,6 +328,14 @@ impl BackwardTile {
         match self {
             Self::Sm80(tile) => tile.min_blocks,
             Self::Sm90(tile) => tile.blocks,
+        }
+    }
+
+    /// Mbarriers of a block.
+    pub const fn mbarriers(self) -> u32 {
+        match self {
+            Self::Sm80(_) => 0,
+            Self::Sm90(tile) => tile.mbarriers(),
         }
     }
 
