@@ -50,9 +50,9 @@ impl<'a> Backward<'a> {
         let bytes = plan.workspace_bytes();
         let workspace = (bytes > 0).then(|| memory.allocate("workspace", bytes)).transpose()?;
         let workspace = workspace.map(|buffer| buffer.address);
-        let mut gradients = outputs.iter().map(|buffer| buffer.address);
-        let [dq, dk, dv] = [(); 3].map(|()| gradients.next().expect("every gradient has them"));
-        let d_bias = gradients.next();
+        let gradients: Vec<u64> = outputs.iter().map(|buffer| buffer.address).collect();
+        let [dq, dk, dv, ref of_bias @ ..] = gradients[..] else { unreachable!("every gradient has dQ, dK and dV") };
+        let d_bias = of_bias.first().copied();
         let forward = Addresses { o, lse, workspace, ..tensors.addresses() };
         let addresses = BackwardAddresses { forward, d_o, dq, dk, dv, d_bias };
         Ok(Self { memory, plan, inputs: tensors, addresses, outputs, poison })

@@ -2,13 +2,13 @@
 
 use contract::backward::variants::{BackwardTile, BackwardVariant, STAGES, TmaTile};
 use contract::config::{Element, Mask, Scores, Sequence};
-use contract::gradient::Gradient;
 use contract::manifest::Entry;
 use contract::problem::{Problem, Shape, Slopes};
 use contract::view::Layout;
 
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::gradients::gradient_of;
 use crate::launch::{backward_plan, check_accepts, check_backward_fits, check_fits};
 use crate::ptx_folder::PtxFolder;
 use crate::ptx_module::PtxModule;
@@ -25,9 +25,23 @@ pub enum Kernel<'a> {
 
 impl<'a> Kernel<'a> {
     /// Those of `folder`, with their modules.
-    pub fn all(folder: &'a PtxFolder) -> impl Iterator<Item = (Self, &'a PtxModule)> {
+    fn all(folder: &'a PtxFolder) -> impl Iterator<Item = (Self, &'a PtxModule)> {
         let forward = folder.entries().map(|(entry, module)| (Self::Forward(entry), module));
         forward.chain(folder.gradients().map(|(variant, module)| (Self::Backward(variant), module)))
+    }
+
+    /// Those of `folder` with these names, with their modules; all, if there are none.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when a name has no entry.
+    pub fn named(folder: &'a PtxFolder, names: &[String]) -> Result<Vec<(Self, &'a PtxModule)>> {
+        let mut kernels: Vec<_> = Self::all(folder).collect();
+        if let Some(unknown) = names.iter().find(|name| kernels.iter().all(|(kernel, _)| kernel.name() != **name)) {
+            let known: Vec<_> = kernels.iter().map(|(kernel, _)| kernel.name()).collect();
+            return Err(Error::Invalid(format!("there is no variant {unknown}; there are: {}", known.join(", "))));
+        }
+        kernels.retain(|(kernel, _)| names.is_empty() || names.iter().any(|name| name == kernel.name()));
+        Ok(kernels)
     }
 
     /// The name of the entry.
@@ -117,7 +131,7 @@ impl<'a> Kernel<'a> {
     /// Checks that `device` can run it.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::error::Error::Invalid) with what it needs and what the device has.
+    /// [`Error::Invalid`] with what it needs and what the device has.
     pub fn check_fits(&self, device: &Device) -> Result<()> {
         match self {
             Self::Forward(entry) => check_fits(entry, device),
@@ -128,15 +142,12 @@ impl<'a> Kernel<'a> {
     /// Checks that it computes `problem`, or the gradient of `problem`, on `device`.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::error::Error::Invalid) with what it accepts.
+    /// [`Error::Invalid`] with what it accepts.
     pub fn check_accepts(&self, problem: &Problem, device: &Device) -> Result<()> {
         match self {
             Self::Forward(entry) => check_accepts(entry, problem),
             Self::Backward(variant) => {
-                let gradient = Gradient::new(*problem)?;
-                let bias = problem.score_mod().bias.filter(|_| variant.computes_d_bias);
-                let gradient = bias.map_or(Ok(gradient), |strides| gradient.with_bias(strides))?;
-                backward_plan(variant, &gradient, device).map(drop)
+                backward_plan(variant, &gradient_of(*problem, variant.computes_d_bias)?, device).map(drop)
             }
         }
     }

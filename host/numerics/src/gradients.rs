@@ -1,12 +1,13 @@
 //! dQ, dK, dV and dBias in f64 with the bounds of their errors, and the comparison of a kernel's gradients with them.
 //!
-//! A row whose scores f32 does not resolve constrains neither its dQ and dBias nor the dK and dV of the keys that it attends to. A row with a NaN or an
-//! infinity constrains nothing of its sequence's keys: of a key that it does not attend to, 0 times an infinity is added, too.
+//! A row whose scores f32 does not resolve, or whose dS may overflow, constrains neither its dQ and dBias nor the dK and dV of the keys that it
+//! attends to. A row with a NaN or an infinity constrains nothing of its sequence's keys: of a key that it does not attend to, 0 times an infinity
+//! is added, too.
 
 use std::ops::Range;
 
 use contract::gradient::Gradient;
-use contract::problem::Shape;
+use contract::problem::{Problem, Shape};
 use contract::refusal::{Refusal, Tensor};
 use contract::view::View;
 use rayon::prelude::*;
@@ -50,6 +51,19 @@ struct Bounded {
     tolerance: f64,
 }
 
+/// The gradient of `problem` whose tensors are laid out like the problem's, or contiguously where rows of these overlap; with dBias, if it is asked for,
+/// laid out like the bias.
+///
+/// # Errors
+/// [`crate::Invalid`] when there is no bias that dBias could be of, or a tensor is too large.
+pub fn gradient_of(problem: Problem, with_d_bias: bool) -> Result<Gradient> {
+    let gradient = Gradient::new(problem).or_else(|_| Gradient::contiguous(problem))?;
+    match with_d_bias {
+        true => Ok(gradient.with_bias(problem.score_mod().bias.ok_or(Refusal::NoBias)?)?),
+        false => Ok(gradient),
+    }
+}
+
 /// dQ, dK and dV of a batch entry's head of K and V, and of the heads of Q that share it; all of dBias.
 struct Head<'a> {
     dq: &'a mut [Bounded],
@@ -75,11 +89,11 @@ impl GradientReport {
 }
 
 impl GradientInputs {
-    /// The gradient of `inputs`, of `distribution`, with standard normal dO. The gradients are laid out like their tensors, or contiguous where rows
-    /// of these overlap; dBias, if it is asked for, is laid out like the bias. Rows of O and LSE in no sequence are NaN. Calls `progress` with the number of rows of O just finished, from several threads.
+    /// The gradient ([`gradient_of`]) of `inputs`, of `distribution`, with standard normal dO. Rows of O and LSE in no sequence are NaN. Calls `progress`
+    /// with the number of rows of O just finished, from several threads.
     ///
     /// # Errors
-    /// [`crate::Invalid`] when dO is larger than host memory can address, or there is no bias that dBias could be of.
+    /// As for [`gradient_of`], and when dO is larger than host memory can address.
     pub fn generate(
         inputs: Inputs,
         distribution: Distribution,
@@ -88,11 +102,7 @@ impl GradientInputs {
         progress: impl Fn(u64) + Sync,
     ) -> Result<Self> {
         let problem = *inputs.problem();
-        let gradient = Gradient::new(problem).or_else(|_| Gradient::contiguous(problem))?;
-        let gradient = match with_d_bias {
-            true => gradient.with_bias(problem.score_mod().bias.ok_or(Refusal::NoBias)?)?,
-            false => gradient,
-        };
+        let gradient = gradient_of(problem, with_d_bias)?;
         let forward = Reference::compute(&inputs, progress);
         let element = inputs.element();
         let columns = inputs.columns();
@@ -208,10 +218,11 @@ impl GradientInputs {
 
     /// Whether each row of a head is written: of dBias all are, of others those of a sequence.
     fn written_rows(&self, tensor: Tensor) -> Vec<bool> {
-        let mut rows = vec![tensor == Tensor::DBias; self.layout_of(tensor).0.sequence as usize];
+        let count = self.layout_of(tensor).0.sequence as usize;
         if tensor == Tensor::DBias {
-            return rows;
+            return vec![true; count];
         }
+        let mut rows = vec![false; count];
         for sequence in self.inputs.sequences() {
             let own = if tensor == Tensor::DQ { sequence.rows } else { sequence.keys };
             rows[own.start as usize..own.end as usize].fill(true);
@@ -283,9 +294,8 @@ impl GradientInputs {
                 let slope = inputs.slope(batch + number, of_q);
                 let of_row = RowScores::new(inputs, (batch, of_q), slope, row, position);
                 let query = Query::new(self, [batch, of_q, row], &of_row, [&k, &v], &norms);
-                let of_bias = self.row_of_bias(batch, of_q, row);
+                let of_bias = self.row_of_bias([batch, of_q, row]).map(|row| &mut head.d_bias[row]);
                 let (row, first_key) = ((of_group * shape.sequence + row) as usize, sequence.keys.start as usize);
-                let of_bias = of_bias.map(|row| &mut head.d_bias[row]);
                 match query.attended() {
                     Some(keys) if query.is_resolved => {
                         of_bias.into_iter().for_each(|row| query.add_to_bias(&mut row[keys.clone()], terms_of_bias));
@@ -303,13 +313,13 @@ impl GradientInputs {
         }
     }
 
-    /// Where the elements of dBias are to which row `row` of Q adds, an element for each key.
-    fn row_of_bias(&self, batch: u32, head: u32, row: u32) -> Option<Range<usize>> {
+    /// Where the elements of dBias are to which a row of Q adds, an element for each key.
+    fn row_of_bias(&self, [batch, head, row]: [u32; 3]) -> Option<Range<usize>> {
         let own = self.gradient.bias_shape()?;
-        let unless_shared = |index: u32, size: u32| if size == 1 { 0 } else { index as usize };
-        let head = unless_shared(batch, own.batch) * own.heads as usize + unless_shared(head, own.heads);
-        let first = (head * own.sequence as usize + unless_shared(row, own.sequence)) * own.head_dim as usize;
-        Some(first..first + own.head_dim as usize)
+        // Of a dimension that shares elements there is one.
+        let number = row_number(own, [batch % own.batch, head % own.heads, row % own.sequence]);
+        let keys = own.head_dim as usize;
+        Some(number * keys..(number + 1) * keys)
     }
 
     fn wide<'a>(&self, row: &'a [Bits]) -> impl Iterator<Item = f64> + use<'a> {
@@ -360,8 +370,7 @@ impl<'a> Query<'a> {
         let (rounding, smallest) = (element.rounding(), element.smallest_rounding());
         let q: Vec<f64> = of.wide(inputs.q_row(batch, head, row)).collect();
         let d_o: Vec<f64> = of.wide(row_of(&of.d_o, of.gradient.views().d_o, columns, batch, head, row)).collect();
-        let index = (batch as usize * shape.heads as usize + head as usize) * shape.sequence as usize + row as usize;
-        let known = &of.forward.rows[index];
+        let known = &of.forward.rows[row_number(shape, [batch, head, row])];
         let attended = match known.lse == f64::NEG_INFINITY {
             true => 0..0,
             false => inputs.attended_keys(row),
@@ -463,6 +472,11 @@ fn elements(gradient: &Gradient, tensor: Tensor) -> usize {
     (offset + elements) as usize
 }
 
+/// The number of a row among all of a tensor of this shape.
+fn row_number(shape: Shape, [batch, head, row]: [u32; 3]) -> usize {
+    (batch as usize * shape.heads as usize + head as usize) * shape.sequence as usize + row as usize
+}
+
 /// Batch entry, head and row of every row of a tensor of this shape, in order.
 fn rows_of(Shape { batch, heads, sequence, .. }: Shape) -> impl Iterator<Item = [u32; 3]> {
     let heads = (0..batch).flat_map(move |batch| (0..heads).map(move |head| (batch, head)));
@@ -475,7 +489,7 @@ mod tests {
     use crate::reference::ElementReference;
     use contract::args::Strides;
     use contract::config::{Element, Mask};
-    use contract::problem::{Problem, ScoreMod, Slopes, Window};
+    use contract::problem::{ScoreMod, Slopes, Window};
     use contract::view::Layout;
 
     fn problems() -> Vec<Problem> {
@@ -483,11 +497,11 @@ mod tests {
         let plain = |mask| Problem::new(shape, mask, Layout::Bshd).unwrap();
         let window = plain(Mask::Full).with_window(Window { left: Some(1), right: Some(2) });
         let slopes = ScoreMod { softcap: Some(1.5), alibi: Some(Slopes::PerHead), ..ScoreMod::NONE };
-        let changed = |change| plain(Mask::Causal).with_score_mod(change).unwrap();
-        let with_bias = |bias| changed(ScoreMod { bias: Some(bias), ..slopes });
+        let changed = |mask, change| plain(mask).with_score_mod(change).unwrap();
+        let with_bias = |bias| changed(Mask::Causal, ScoreMod { bias: Some(bias), ..slopes });
         // Nothing shares an element; batch entries and queries do.
         let biases = [Strides { batch: 280, head: 70, row: 10 }, Strides { batch: 0, head: 12, row: 0 }];
-        let mut problems = vec![plain(Mask::Full), plain(Mask::Causal), window, changed(slopes)];
+        let mut problems = vec![plain(Mask::Full), plain(Mask::Causal), window, changed(Mask::Full, slopes)];
         problems.extend(biases.map(with_bias));
         problems
     }
@@ -518,8 +532,8 @@ mod tests {
             let storages: Vec<_> = rows.into_iter().chain(of.inputs.bias().map(|bias| bias.to_vec())).collect();
             for (tensor, gradient) in of.compute(|_| ()).iter().enumerate() {
                 let (shape, view) = of.layout_of(GRADIENTS[tensor]);
-                for (number, column) in [(0, 0), (5, 3), (17, 8)] {
-                    let number = number % shape.rows() as usize;
+                for (number, column) in [(0, 0), (5, 3), (17, 15)] {
+                    let (number, column) = (number % shape.rows() as usize, column % gradient.columns());
                     let [batch, head, row] = rows_of(shape).nth(number).unwrap();
                     let at = row_start(view, batch, head, row) + column;
                     let value = Element::F16.decode(storages[tensor][at]);

@@ -18,15 +18,9 @@ impl<'a> Kernels<'a> {
     /// # Errors
     /// [`Error::Invalid`] when a name has no entry, or `device` can run none of them.
     pub fn select(folder: &'a PtxFolder, device: &Device, names: &[String]) -> Result<(Self, Vec<String>)> {
-        let all: Vec<_> = Kernel::all(folder).collect();
-        if let Some(unknown) = names.iter().find(|name| all.iter().all(|(kernel, _)| kernel.name() != **name)) {
-            let known: Vec<_> = all.iter().map(|(kernel, _)| kernel.name()).collect();
-            return Err(Error::Invalid(format!("there is no variant {unknown}; there are: {}", known.join(", "))));
-        }
-        let is_selected = |kernel: &Kernel<'_>| names.is_empty() || names.iter().any(|name| name == kernel.name());
         let mut kernels = BTreeMap::new();
         let mut unfit = Vec::new();
-        for (kernel, module) in all.into_iter().filter(|(kernel, _)| is_selected(kernel)) {
+        for (kernel, module) in Kernel::named(folder, names)? {
             match kernel.check_fits(device) {
                 Ok(()) => drop(kernels.insert(kernel.name().to_owned(), (kernel, module))),
                 Err(reason) => unfit.push(reason.to_string()),

@@ -107,17 +107,9 @@ impl<'a> Sweep<'a> {
     /// # Errors
     /// When a variant does not exist, a problem is not accepted, or there is nothing to run.
     pub fn plan(folder: &'a PtxFolder, device: &Device, selection: &Selection<'_>) -> Result<Self> {
-        let names: Vec<&str> = Kernel::all(folder).map(|(kernel, _)| kernel.name()).collect();
-        if let Some(unknown) = selection.variants.iter().find(|name| !names.contains(&name.as_str())) {
-            let message = format!("there is no variant {unknown}; there are: {}", names.join(", "));
-            return Err(Error::Invalid(message));
-        }
-        let selected = |kernel: &Kernel<'_>| {
-            (selection.variants.is_empty() || selection.variants.iter().any(|name| name == kernel.name()))
-                && selection.mask.is_none_or(|mask| mask == kernel.mask())
-        };
+        let has_mask = |(kernel, _): &(Kernel<'_>, _)| selection.mask.is_none_or(|mask| mask == kernel.mask());
         let mut variants = Vec::new();
-        for (kernel, module) in Kernel::all(folder).filter(|(kernel, _)| selected(kernel)) {
+        for (kernel, module) in Kernel::named(folder, selection.variants)?.into_iter().filter(has_mask) {
             let unfit = kernel.check_fits(device).err().map(|error| error.to_string());
             let cases = if unfit.is_none() { cases(&kernel, device, selection)? } else { Vec::new() };
             if unfit.is_some() || !cases.is_empty() {
